@@ -10,7 +10,7 @@
 //	redlock://h1,h2,h3/db   an odd number of independent masters
 //	postgres://host/db      as libpq takes it, postgresql:// too
 //
-// The parameters of Redis are fields of redislock.Config and of its client. Durations have the
+// The parameters of Redis set fields of redislock.Config and of its client. Durations have the
 // syntax of Go:
 //
 //	timeout=3s              timeout of a request, 100ms to 1m
@@ -26,8 +26,8 @@
 //	sentinel-user= sentinel-password=
 //
 // Redlock takes timeout, prefix, eviction=allow, quarantine=off, max-ttl and the parameters of TLS,
-// for all its servers. PostgreSQL has these, which are fields of pglock.Config; any other parameter
-// is one of the client or the server:
+// for all its servers. PostgreSQL has the following ones, which set fields of pglock.Config. It
+// passes any other parameter to the client or the server:
 //
 //	pooler=allow            accept a pooler, which must be in session mode
 //	max-ttl=30s             the longest TTL
@@ -67,7 +67,7 @@ type scheme struct {
 	form string // what its URLs look like
 }
 
-// schemes is every scheme. This table is the only place that knows the engines.
+// schemes has every scheme. No other code of the command lists the engines.
 var schemes = map[string]scheme{
 	"file":           {openFile, "file:///path[?network=allow][&group=NAME]"},
 	"mem":            {openMemory, "mem:"},
@@ -129,8 +129,8 @@ func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine fu
 	return engine, closeEngine, err
 }
 
-// parseURL is url.Parse, and also accepts a list of hosts, which it stores in Host as it is.
-// url.Parse takes what follows the last colon for a port and refuses it.
+// parseURL is url.Parse, and also accepts a list of hosts, which it stores in Host unchanged.
+// url.Parse refuses such a list, since it takes the text after a colon for a port.
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	scheme, rest, ok := strings.Cut(raw, "://")
@@ -176,8 +176,8 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 	return "", errors.New("no home directory to keep locks in; set FENCELOCK_URL=file:///path")
 }
 
-// breakWait is how long break waits for a holder before it kills it: longer than a run takes to end
-// its command by default.
+// breakWait is how long break waits for a holder to release before it kills the holder. It is
+// longer than run takes by default to end its command.
 const breakWait = 10 * time.Second
 
 // openFile opens the engine of a directory. The first lock creates the directory.

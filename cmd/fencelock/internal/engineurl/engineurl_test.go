@@ -24,14 +24,14 @@ func parse(t *testing.T, raw string) *url.URL {
 	return u
 }
 
-// Whoever completes a URL is offered each engine, and nothing that is refused.
+// TestBeginningsAreSchemes: completion offers every scheme, and no scheme that Open refuses.
 func TestBeginningsAreSchemes(t *testing.T) {
 	var offered []string
 	for _, b := range engineurl.Beginnings() {
 		scheme, _, _ := strings.Cut(b, ":")
 		offered = append(offered, scheme)
 	}
-	offered = append(offered, "postgresql") // another word for postgres
+	offered = append(offered, "postgresql") // a synonym of postgres that completion omits
 	slices.Sort(offered)
 	if all := engineurl.Schemes(); !slices.Equal(offered, all) {
 		t.Errorf("offered %q of %q", offered, all)
@@ -50,7 +50,7 @@ func TestOpenEngines(t *testing.T) {
 	for raw, want := range map[string]string{
 		"mem:":                "memory",
 		"file:///tmp/no-such": "files",
-		"redlock://h1,h2,h3":  "redlock", // its nodes are asked later
+		"redlock://h1,h2,h3":  "redlock", // Open does not connect to its nodes
 	} {
 		engine, closeEngine, err := engineurl.Open(t.Context(), raw)
 		if err != nil {
@@ -66,7 +66,8 @@ func TestOpenEngines(t *testing.T) {
 	}
 }
 
-// A server that is not there is not a wrong URL, and the error says what to do.
+// TestOutOfReach: if the server is unreachable, the error is ErrUnavailable with a hint, not that
+// of a wrong URL.
 func TestOutOfReach(t *testing.T) {
 	for _, raw := range []string{"redis://127.0.0.1:1", "postgres://u@127.0.0.1:1/x?sslmode=disable"} {
 		_, _, err := engineurl.Open(t.Context(), raw)
@@ -77,7 +78,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-// Whoever gives up gets that as the error, and not an engine that is out of reach.
+// TestGivenUp: if the caller cancels the context, Open returns that error, not ErrUnavailable.
 func TestGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -128,7 +129,7 @@ func TestDefaultDir(t *testing.T) {
 	}
 }
 
-// A password never gets out, whatever is wrong with its URL.
+// TestPasswordIsHidden: no error contains the password, whatever is wrong with the URL.
 func TestPasswordIsHidden(t *testing.T) {
 	const secret = "s3cr3tw0rd"
 	for _, format := range []string{

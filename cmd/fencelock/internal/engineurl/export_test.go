@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock/redlock"
 )
 
-// ParseRedis returns what the client and the engine of a URL are told.
+// ParseRedis returns the configurations of the client and the engine of a URL.
 func ParseRedis(u *url.URL) (rueidis.ClientOption, redislock.Config, error) {
 	r, err := parseRedis(u)
 	if err != nil {
@@ -25,7 +25,7 @@ func ParseRedis(u *url.URL) (rueidis.ClientOption, redislock.Config, error) {
 	return r.option, r.engine, nil
 }
 
-// ParseRedlock returns what the clients and the engine of a URL are told.
+// ParseRedlock returns the configurations of the clients and the engine of a URL.
 func ParseRedlock(u *url.URL) (rueidis.ClientOption, redlock.Config, error) {
 	r, err := parseRedlock(u)
 	if err != nil {
@@ -34,8 +34,8 @@ func ParseRedlock(u *url.URL) (rueidis.ClientOption, redlock.Config, error) {
 	return r.option, r.engine, nil
 }
 
-// ParsePostgres returns what the client and the engine of a URL are told, and how long
-// the first connection may take.
+// ParsePostgres returns the configurations of the client and the engine of a URL, and the time
+// limit of the first connection.
 func ParsePostgres(u *url.URL) (*pgxpool.Config, pglock.Config, time.Duration, error) {
 	p, err := parsePostgres(u)
 	if err != nil {
@@ -44,8 +44,8 @@ func ParsePostgres(u *url.URL) (*pgxpool.Config, pglock.Config, time.Duration, e
 	return p.pool, p.engine, p.limit, nil
 }
 
-// ParseURL is parseURL.
+// ParseURL exports parseURL to the tests.
 var ParseURL = parseURL
 
-// Schemes returns every scheme there is.
+// Schemes returns every scheme in sorted order.
 func Schemes() []string { return slices.Sorted(maps.Keys(schemes)) }

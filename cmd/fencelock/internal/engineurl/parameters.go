@@ -14,12 +14,11 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
-// shortestTTL is the shortest max-ttl that is accepted. The command runs nothing under a shorter
-// lease.
+// shortestTTL is the shortest max-ttl that is accepted. The command refuses a shorter --ttl too.
 const shortestTTL = time.Second
 
-// query reads the parameters of a URL. A method returns zero for a parameter that is not given.
-// If a value is wrong, the method sets err, unless an earlier method has set it.
+// query reads the parameters of a URL. Its methods return zero for a parameter that is not given.
+// They report a wrong value in err, which keeps the first error.
 type query struct {
 	url.Values
 	err error

@@ -21,13 +21,12 @@ import (
 // postgresPatience limits the first connection, unless the URL has a connect_timeout.
 const postgresPatience = 4 * time.Second
 
-// postgresParameters are the parameters of fencelock; all others are those of the client or the
+// postgresParameters are the parameters of fencelock. All others are passed to the client or the
 // server.
 var postgresParameters = []string{"pooler", "max-ttl", "max-waiters", "break-wait", "timeout", "failover-time"}
 
-// postgresTarget is a parsed URL of PostgreSQL. The client parses the URL too, with the PG
-// variables of the environment, password files and services, after our parameters have been
-// removed.
+// postgresTarget is a parsed URL of PostgreSQL. The client parses the URL without the parameters of
+// fencelock. It also reads the PG variables of the environment, password files and services.
 type postgresTarget struct {
 	pool   *pgxpool.Config
 	engine pglock.Config
@@ -35,8 +34,8 @@ type postgresTarget struct {
 	secrets
 }
 
-// openPostgres opens the engine of a URL after a first connection has succeeded: a request that
-// waits would retry a failing connection.
+// openPostgres connects once and returns the engine of the URL. Without that first connection, a
+// request that waits would retry an unreachable server and report no error.
 func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	target, err := parsePostgres(u)
 	if err != nil {
@@ -54,12 +53,12 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	return engine, end, nil
 }
 
-// Forcer is an engine whose Break asks holders to release, and that can also force them. The engine
-// of a postgres:// URL is one.
+// Forcer is an engine that can also break a lock whose holder does not release it on request. The
+// engine of a postgres:// URL is one.
 type Forcer interface {
-	// NamesOnSameSession returns the other names that force would end too.
+	// NamesOnSameSession returns the other names whose locks BreakByForce would end too.
 	NamesOnSameSession(ctx context.Context, name string) ([]string, error)
-	// BreakByForce is Break, and ends the connections of holders that do not release.
+	// BreakByForce is Break, and also ends the connections of holders that do not release.
 	BreakByForce(ctx context.Context, name, reason string) (int64, error)
 }
 
@@ -72,7 +71,7 @@ type postgresEngine struct {
 
 var _ Forcer = (*postgresEngine)(nil)
 
-// BreakByForce ends the connections of holders that do not release.
+// BreakByForce breaks the lock, and ends the connections of holders that do not release it.
 func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) (int64, error) {
 	cfg := e.cfg
 	cfg.ForceBreak = true
@@ -81,8 +80,9 @@ func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) 
 	return token, errors.Join(err, forced.Close())
 }
 
-// parsePostgres parses a URL. It does not connect. It stores the passwords first, so that no error
-// contains them. In a password, a + is a plus for the client and a space for url.ParseQuery.
+// parsePostgres parses a URL. It does not connect. It stores the passwords before the client parses
+// the URL, so that they can be removed from the errors of the client. It stores the parameter
+// password in two forms, since url.ParseQuery decodes a + to a space and the client does not.
 func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
 		return nil, errors.New("the URL cannot be understood")
@@ -109,13 +109,13 @@ func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	if p.pool, err = pgxpool.ParseConfig(withoutOurs(u)); err != nil {
 		return nil, errors.New(p.reason(err))
 	}
-	p.keep(p.pool.ConnConfig.Password) // of a file or the environment
+	p.keep(p.pool.ConnConfig.Password) // from a file or the environment
 	p.setTimes(q.Values)
 	return p, nil
 }
 
-// setTimes limits the attempts to connect, so that each host gets its share. As in libpq,
-// connect_timeout applies to each host.
+// setTimes sets the timeouts of the first connection. As in libpq, connect_timeout applies to each
+// host. Without it, the hosts get equal shares of the limit.
 func (p *postgresTarget) setTimes(query url.Values) {
 	conn := &p.pool.ConnConfig.Config
 	hosts, last := time.Duration(1), conn.Host
@@ -146,7 +146,7 @@ func withoutOurs(u *url.URL) string {
 	return theirs.String()
 }
 
-// pingServer connects once, so that errors are found early: a request that waits would retry.
+// pingServer connects once, so that an error is reported before a request waits and retries.
 func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) error {
 	limited, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
@@ -160,8 +160,8 @@ func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) 
 	return p.refused(err)
 }
 
-// refused returns the error of a failed connection with a hint. SQLSTATE class 28 is a refused
-// login, 3D000 a missing database.
+// refused returns the error of a failed connection with a hint. The SQLSTATE 3D000 means that the
+// database does not exist.
 func (p *postgresTarget) refused(err error) error {
 	kind, hint, config := driver.ErrUnavailable, hintUnreachable, errors.Is(err, driver.ErrConfig)
 	if config {
@@ -200,7 +200,8 @@ func (p *postgresTarget) reason(err error) string {
 	return p.hide(strings.Join(strings.Fields(text), " "))
 }
 
-// once removes repeated lines: the client tries a host with TLS and without.
+// once removes repeated lines. The client tries each host with and without TLS, often with the same
+// error.
 func once(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

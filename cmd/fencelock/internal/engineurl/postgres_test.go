@@ -12,12 +12,12 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// postgresReading is what matters of a target.
+// postgresReading has the fields of a parsed URL that the tests compare.
 type postgresReading struct {
 	Host                     string
 	Port                     uint16
 	User, Password, Database string
-	Hosts                    int // beside the first
+	Hosts                    int // in addition to the first
 	App                      string
 	PerHost, Limit           time.Duration
 	Engine                   pglock.Config

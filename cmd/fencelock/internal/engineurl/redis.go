@@ -23,7 +23,7 @@ import (
 type redisTarget struct {
 	redisClient
 	engine  redislock.Config
-	cluster bool // a single server is refused
+	cluster bool // the server must be a cluster
 }
 
 // openRedis connects to the server of a URL.

@@ -31,9 +31,9 @@ const (
 
 const (
 	connectReserve = 1500 * time.Millisecond // time for all attempts in addition to one timeout
-	pingRarest     = 10 * time.Second        // the longest pause between two pings of a silent connection
-	pingOftenest   = 500 * time.Millisecond  // and the shortest
-	pipeBuffer     = 32 << 10                // the client's default is half a megabyte, twice a connection
+	pingRarest     = 10 * time.Second        // the longest pause between two pings of an idle connection
+	pingOftenest   = 500 * time.Millisecond  // the shortest pause
+	pipeBuffer     = 32 << 10                // the client's default is 512 KiB, twice per connection
 )
 
 // redisClient is how to reach the servers of a URL.
@@ -65,24 +65,25 @@ func newRedisClient(u *url.URL, q *query) (r redisClient, err error) {
 	return r, r.setTLS(u, q)
 }
 
-// setTimes sets the timeouts. With less than 100 ms, a busy server would count as unreachable; more
-// than a minute is longer than most leases.
+// setTimes sets the timeouts, from 100 ms to one minute. With less, a busy server would count as
+// unreachable. More would be longer than most leases.
 func (r *redisClient) setTimes(q *query) {
 	timeout := cmp.Or(q.duration("timeout", 100*time.Millisecond, "3s"), 3*time.Second)
 	if timeout > time.Minute {
 		q.fail("timeout", "write a duration of at most 1m, such as 3s")
 	}
-	// KeepAlive is also how often the client pings a connection from which it received nothing. It
-	// closes the connection if the ping is not answered within ConnWriteTimeout, and has no other
-	// means to close one with pipelined requests. So a silent connection is closed after at most
-	// twice the timeout, or a second more than the timeout if that is longer.
+	// KeepAlive is also the interval at which the client pings a connection that receives nothing.
+	// The client closes the connection if the ping is not answered within ConnWriteTimeout. For a
+	// connection with pipelined requests there is no other timeout. So a stalled connection is
+	// closed after at most twice the timeout, or after the timeout plus one second if that is
+	// longer.
 	r.option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: min(max(timeout/2, pingOftenest), pingRarest)}
 	r.option.Sentinel.Dialer = r.option.Dialer
 	r.option.ConnWriteTimeout = timeout
 }
 
-// setTLS reads certificates. The certificate of a server must have the name of its address. Without
-// ca, an authority of the system must have signed it.
+// setTLS reads certificates. The certificate of a server must be valid for the host name in its
+// address. Without ca, it must be signed by an authority that this system trusts.
 func (r *redisClient) setTLS(u *url.URL, q *query) (err error) {
 	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
 	if !q.only("tls", "on") && u.Scheme != "rediss" {
@@ -111,7 +112,7 @@ func (r *redisClient) setTLS(u *url.URL, q *query) (err error) {
 	return nil
 }
 
-// authorities reads the authorities that may sign certificates, instead of those of the system.
+// authorities reads a file of certificate authorities, which replace those of the system.
 func authorities(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -124,7 +125,8 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// connect connects, for a limited time. The client cannot be given a context for that.
+// connect connects, until a time limit or the end of ctx. It uses a goroutine, since
+// rueidis.NewClient takes no context.
 func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
 	limit := r.option.Dialer.Timeout + connectReserve
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
@@ -199,7 +201,7 @@ func address(host, port string) (string, error) {
 	port = cmp.Or(u.Port(), port)
 	n, err := strconv.Atoi(port)
 	switch {
-	// A bare IPv6 address would lose its last part to the port.
+	// The last group of an IPv6 address without brackets would be taken for the port.
 	case name == "" || strings.HasSuffix(host, ":") || strings.Contains(name, ":") && !strings.HasPrefix(host, "["):
 		return "", errors.New("the URL names no host, or an empty one")
 	case err != nil || n < 1 || n > 65535:

@@ -12,7 +12,7 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-// reading is what matters of a target.
+// reading has the fields of a parsed URL that the tests compare.
 type reading struct {
 	Addrs          []string
 	User, Password string
@@ -62,8 +62,8 @@ func TestParseRedis(t *testing.T) {
 	}
 }
 
-// What has no sense, or would look like a protection that is not there, is refused
-// with what to write.
+// TestRefusedRedis: a parameter that makes no sense, or that would suggest a protection that is not
+// enabled, is refused, and the error says what to write instead.
 func TestRefusedRedis(t *testing.T) {
 	for raw, want := range map[string]string{
 		"redis://h?max-ttl=1m":                   "max-ttl=1m: this has an effect with quarantine=on only; leave it out",

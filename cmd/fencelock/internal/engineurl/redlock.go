@@ -28,8 +28,8 @@ type redlockTarget struct {
 	engine redlock.Config
 }
 
-// openRedlock opens the engine of a URL. It connects to a server when that is first needed: some
-// may be down, and a majority is enough.
+// openRedlock opens the engine of a URL. The engine connects to each server on first use, since
+// some servers may be down and a majority is enough.
 func openRedlock(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
 	target, err := parseRedlock(u)
 	if err != nil {
@@ -65,8 +65,8 @@ func (r *redlockTarget) dialer(addr string) func() (rueidis.Client, error) {
 	}
 }
 
-// clean removes passwords from an error. It returns err itself if it contains none, since the
-// engine checks its type.
+// clean removes passwords from an error. If err contains none, clean keeps its type, which the
+// engine checks.
 func (r *redlockTarget) clean(err error) error {
 	err = r.inTime(err)
 	if text := r.hide(err.Error()); text != err.Error() {
@@ -90,16 +90,16 @@ func parseRedlock(u *url.URL) (*redlockTarget, error) {
 		NoQuarantine:  q.only("quarantine", "off"),
 		AllowEviction: q.only("eviction", "allow"),
 		MaxTTL:        q.duration("max-ttl", shortestTTL, "30s"),
-		// A silent server is detected after its timeout. Within another second, a majority of
-		// the others has answered.
+		// A server that does not answer is detected after its timeout. One more second is enough
+		// for the answers of a majority of the others.
 		RetryTimeout: client.option.Dialer.Timeout + time.Second,
 	}}
 	return r, cmp.Or(r.setNodes(u), q.err)
 }
 
-// setNodes reads the servers. Their addresses are also their names: a server refuses clients that
-// name another set. With an even number, the majority is no better than with one server less, and
-// fewer than three survive no failure.
+// setNodes reads the servers. Their addresses are also their names, and a server refuses clients
+// whose list of names differs. setNodes refuses fewer than three servers, which would not survive
+// the failure of one, and an even number, which survives no more failures than one server less.
 func (r *redlockTarget) setNodes(u *url.URL) error {
 	nodes, err := addresses(u.Host, redisPort)
 	if err != nil {

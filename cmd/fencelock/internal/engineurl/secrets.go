@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// HintError is an error with a hint: a server that is unreachable or refuses us, or a wrong URL.
+// HintError is an error with a hint. It is returned if the server is unreachable, if it refuses the
+// connection, or if the URL is wrong.
 type HintError struct {
 	Err  error
 	Hint string // such as "check the name of the database in FENCELOCK_URL"
@@ -23,8 +24,8 @@ func (e *HintError) Unwrap() error { return e.Err }
 // hintUnreachable is the hint for an unreachable server.
 const hintUnreachable = "check --url or FENCELOCK_URL, and that the server is up"
 
-// userinfo matches the part of a URL that may hold a password. It is compiled on first use, since
-// most runs of the command have no error.
+// userinfo matches the part of a URL that may contain a password. It is compiled on first use,
+// since most runs of the command have no error.
 var userinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(//)\S*@`) })
 
 // Redact replaces the user and password of every URL in s.
@@ -33,8 +34,8 @@ func Redact(s string) string { return userinfo().ReplaceAllString(s, "${1}redact
 // hidden replaces a password.
 const hidden = "(password not shown)"
 
-// secrets are the passwords of one URL. Errors of clients contain them in forms that a pattern does
-// not find.
+// secrets are the passwords of one URL. They are replaced by value, since errors of clients also
+// contain them outside a URL, where userinfo does not match.
 type secrets []string
 
 // keep adds a password, unless it is empty.

@@ -17,18 +17,19 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
-// silence is a client whose connections have all become silent, while new ones work.
+// silence is a client whose existing connections have all stopped transferring data. New
+// connections work.
 type silence struct {
 	engine driver.Engine
-	held   *fencelock.Lock // since before, with a TTL of heldTTL
-	since  time.Time
+	held   *fencelock.Lock // acquired before the connections stalled, with a TTL of heldTTL
+	since  time.Time       // when the connections stalled
 }
 
 const (
 	silentTimeout = "?timeout=1s"
 	heldTTL       = 6 * time.Second
-	// silentLimit is for how long a client may be without a lock after its connections have
-	// become silent. It takes about two seconds on a machine that has time.
+	// silentLimit is how long after the stall a client may take to acquire another lock. On an idle
+	// machine it takes about two seconds.
 	silentLimit = 8 * time.Second
 )
 
@@ -45,7 +46,7 @@ func silentClient(t *testing.T, raw string, proxies []*faults.Proxy) silence {
 	if s.held, err = locks.Acquire(t.Context(), "held"); err != nil {
 		t.Fatal(err)
 	}
-	for range 10 { // a connection that is used alone is opened as well
+	for range 10 { // also opens the connection for calls that are not pipelined
 		if err := locks.Do(t.Context(), "used", func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func silentClient(t *testing.T, raw string, proxies []*faults.Proxy) silence {
 	return s
 }
 
-// getsAnother fails the test unless the client gets another name in time.
+// getsAnother fails the test unless the client acquires another name within silentLimit.
 func (s silence) getsAnother(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithDeadline(t.Context(), s.since.Add(silentLimit))
@@ -76,7 +77,7 @@ func (s silence) getsAnother(t *testing.T) {
 	t.Logf("another name after %v", time.Since(s.since))
 }
 
-// keepsHeld fails the test unless the lock that was held before is renewed.
+// keepsHeld fails the test unless the lock that was acquired before the stall is renewed.
 func (s silence) keepsHeld(t *testing.T) {
 	t.Helper()
 	for !s.held.Deadline().After(s.since.Add(heldTTL)) {
@@ -98,8 +99,8 @@ func proxyFor(t *testing.T, addr string) *faults.Proxy {
 	return p
 }
 
-// TestSilentRedis: the connections to a Redis become silent. The client opens others, within
-// about twice its timeout, and keeps what it holds.
+// TestSilentRedis stalls the connections to a Redis. The client opens new ones within about twice
+// its timeout, and keeps the lock that it holds.
 func TestSilentRedis(t *testing.T) {
 	t.Parallel()
 	p := proxyFor(t, redistest.StartRedis(t).Addr())
@@ -108,7 +109,7 @@ func TestSilentRedis(t *testing.T) {
 	s.keepsHeld(t)
 }
 
-// TestSilentRedlock is TestSilentRedis for all nodes of three, and for a majority of them.
+// TestSilentRedlock is TestSilentRedis for all of three nodes, and for a majority of them.
 func TestSilentRedlock(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []int{2, 3} {
