@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reason is why a command was not started.
+// Reason classifies why a command was not started.
 type Reason int
 
 // The reasons, which shells tell apart by their exit codes 126 and 127.
@@ -39,7 +39,8 @@ func notFound(name string) error {
 	return &StartError{NotFound, fmt.Errorf("%s was not found", name)}
 }
 
-// notExecutable removes from err the operation and the path, which the text has already.
+// notExecutable returns an error for name. It omits the operation and the path of err, since the
+// text contains the name.
 func notExecutable(name string, err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner
@@ -49,7 +50,7 @@ func notExecutable(name string, err error) error {
 
 func failed(err error) error { return &StartError{Failed, err} }
 
-// Lookup finds a command like a shell, in PATH or by its path. Its error is a *StartError.
+// Lookup finds a command by its path or in PATH, as a shell does. Its error is a *StartError.
 func Lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if _, set := os.LookupEnv("PATH"); !set && errors.Is(err, exec.ErrNotFound) {
@@ -87,8 +88,8 @@ func Exec(path string, args, env []string) error {
 	return startError(args[0], unix.Exec(path, args, env))
 }
 
-// startError converts an error of the kernel into a *StartError. A resource limit of this process
-// is not the fault of the command.
+// startError converts an error of the kernel into a *StartError. If this process has reached a
+// resource limit, the reason is Failed, since the command itself may be correct.
 func startError(name string, err error) error {
 	for _, ours := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, ours) {

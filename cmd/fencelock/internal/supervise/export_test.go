@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Inheritable is inheritable.
+// Inheritable exports inheritable to the tests.
 var Inheritable = inheritable
 
-// StartErrorOf is startError.
+// StartErrorOf exports startError to the tests.
 var StartErrorOf = startError
 
-// Signalled reports whether a group that no child of ours leads can be signalled.
+// Signalled reports whether signalGroup would signal a group.
 func Signalled(group int) bool { return children.signalGroup(group, 0) == nil }
 
-// Until is until, on a clock that it reads itself.
+// Until returns the result of until, and the current time of the same clock.
 func Until(deadline time.Time) (until0, now time.Duration) { return until(deadline), bootTime() }
 
-// LateStart is a program that orders a watchdog to start its arguments when the deadline is over,
-// as a wrapper does that was frozen, and prints what it reports.
+// LateStart is a program that orders a watchdog to start its arguments after the deadline, as a
+// wrapper does that was frozen. It prints the report of the watchdog.
 func LateStart() {
 	w, _, _, err := startWatchdog([2]*os.File{}, nil)
 	if err != nil {

@@ -11,7 +11,7 @@
 // session, after a double fork, and after the end of the command. If the watchdog is killed, these
 // processes become descendants of the wrapper.
 //
-// If the lock is lost, the first of these that can ends the command:
+// If the lock is lost, one of these ends the command:
 //
 //  1. The wrapper, when the context of the lock ends. It has the watchdog send Command.Signal to
 //     all processes of the command, and SIGKILL Command.KillAfter later, before the lease expires.
@@ -19,9 +19,9 @@
 //     to kill [KillReserve] before it.
 //  3. The wrapper, if the watchdog was killed.
 //
-// A kill walks the process tree from the top down, and starts again until no process is left, since
-// a process may fork while it is being killed. It cannot kill processes of other users. Then
-// [Process.Wait] reports them, and the lock is not released while they run.
+// A kill walks the process tree from the top down, and repeats the walk until no process is left,
+// since a process may fork while it is being killed. If processes belong to another user and cannot
+// be killed, [Process.Wait] reports them, and the lock is not released while they run.
 //
 // If the lock is a file descriptor, the watchdog keeps it open until no process of the command is
 // left.
@@ -59,9 +59,9 @@ type Command struct {
 	// Output receives stdout and stderr of the command; nil means those of this process.
 	Output [2]*os.File
 
-	// Inherit are files that the watchdog keeps open until no process of the command is left: a
-	// lock on a file is held as long as a process has it open. The command inherits them too,
-	// unless IgnoreOrphans is set.
+	// Inherit are files that the watchdog keeps open until no process of the command is left. Files
+	// that are locked belong here: the kernel holds such a lock as long as a process has the file
+	// open. The command inherits the files too, unless IgnoreOrphans is set.
 	Inherit []*os.File
 
 	Lock      Lock
@@ -71,16 +71,17 @@ type Command struct {
 	KillAfter time.Duration  // time from Signal to SIGKILL; 0 kills at once
 	Tick      time.Duration  // how often the watchdog gets the deadline
 
-	// IgnoreLoss lets the command continue when the lock is lost or this process dies.
+	// IgnoreLoss means that the command continues when the lock is lost or this process dies.
 	IgnoreLoss bool
 
-	// IgnoreOrphans waits only for the command itself, not for processes that it leaves behind.
+	// IgnoreOrphans means to wait only for the command itself, not for processes that it leaves
+	// behind.
 	IgnoreOrphans bool
 
 	// Hint is appended to the message that the command has left processes behind.
 	Hint string
 
-	// Say prints a message for people. It must not block.
+	// Say prints a message for the user. It must not block.
 	Say func(format string, args ...any)
 }
 
@@ -93,20 +94,20 @@ type Process struct {
 	reports  <-chan report // nil after the last report
 	events   <-chan waited // nil once no child is left
 	done     chan struct{} // closed by Close
-	own      tree          // the processes of the command if the watchdog is killed
-	seen     map[int]bool  // our children at the last tick, where foreign ones are possible
+	own      tree          // used to kill the command if the watchdog is killed
+	seen     map[int]bool  // our children at the last tick; see onTick
 
 	pid    int // of the command; also its process group
 	status unix.WaitStatus
-	ended  bool // the command itself
-	empty  bool // and all its processes
-	buried bool // the watchdog has been reaped
+	ended  bool // the command itself has ended
+	empty  bool // all processes of the command have ended
+	reaped bool // the watchdog has ended and been reaped
 
 	lost   bool
 	asked  bool             // a signal that ends programs was passed on
 	hungUp bool             // SIGHUP was passed on
 	late   bool             // the watchdog killed the command at the deadline
-	broken bool             // the watchdog was killed, and so the command
+	broken bool             // the watchdog was killed, and the command is killed too
 	denied int              // processes of other users that were not killed
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
 	over   bool             // the lease has expired after a loss
@@ -137,14 +138,14 @@ func Start(c Command) (*Process, error) {
 	if err == nil {
 		return p, nil
 	}
-	if foreground { // a program that could not be executed has already taken it
+	if foreground { // the terminal belongs to the failed child's group by now
 		c.Terminal.take()
 	}
 	p.Close()
 	return nil, err
 }
 
-// begin has the watchdog start the command, and waits until it has.
+// begin orders the watchdog to start the command, and waits for its report.
 func (p *Process) begin(s start) error {
 	first := order{Start: &s}
 	if deadline := p.Lock.Deadline(); !p.IgnoreLoss && !deadline.IsZero() {

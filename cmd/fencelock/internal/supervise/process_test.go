@@ -23,20 +23,20 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // a second at each exit otherwise
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector would sleep for a second at each exit
 	testscript.Main(m, map[string]func(){"wrap": wrap, "terms": terms, "late": supervise.LateStart})
 }
 
 const (
-	wrapTTL       = 10 * time.Minute // no lease ends here by itself
+	wrapTTL       = 10 * time.Minute // no lease expires during a test
 	wrapKillAfter = 2 * time.Minute
 	loseVariable  = "WRAP_LOSE"
 )
 
-// wrap is a program that runs its arguments under a lock and prints how they have ended.
-// If WRAP_LOSE names a FIFO the lock is broken when somebody has written to it; if it is
-// "first", before the command starts. A process of its own, because whoever supervises collects
-// all children there are.
+// wrap is a program that runs its arguments as a command under a lock and prints how the command
+// has ended. If WRAP_LOSE is "first", it breaks the lock before the command starts. If WRAP_LOSE
+// names a FIFO, it breaks the lock when the command has written to the FIFO. It is a program
+// because a supervisor reaps every child of its process, including those of other tests.
 func wrap() {
 	locks, lock := wrapLock()
 	fifo := os.Getenv(loseVariable)
@@ -46,7 +46,7 @@ func wrap() {
 		fifo = ""
 	}
 	p, err := supervise.Start(wrapCommand(lock, os.Args[1:]...))
-	check(err) // also that of a lock that was broken first
+	check(err) // Start fails if the lock was broken before
 	if fifo != "" {
 		go func() { // ends when the command has written
 			_, err := os.ReadFile(fifo)
@@ -61,7 +61,8 @@ func wrap() {
 	fmt.Printf("status %#x lost %v late %v asked %v\n", uint32(end.Status), end.Lost, end.Late, end.Asked)
 }
 
-// terms is a program that has a child of its own and runs its arguments a few times.
+// terms is a program that runs its arguments as a command ten times, each time under a new lock. It
+// also has a child that does not belong to the commands.
 func terms() {
 	stranger, err := os.StartProcess("/bin/sleep", []string{"sleep", "600"}, &os.ProcAttr{})
 	check(err)
@@ -77,7 +78,7 @@ func terms() {
 	}
 }
 
-// wrapLock takes a lock that ends when it is broken.
+// wrapLock acquires the lock x, which a test can lose only by breaking it.
 func wrapLock() (*fencelock.Locker, *fencelock.Lock) {
 	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{TTL: wrapTTL, Grace: wrapKillAfter + supervise.KillReserve})
 	lock, err := locks.Acquire(context.Background(), "x")
@@ -85,7 +86,7 @@ func wrapLock() (*fencelock.Locker, *fencelock.Lock) {
 	return locks, lock
 }
 
-// wrapCommand is a command under a lock.
+// wrapCommand returns the command args under a lock.
 func wrapCommand(lock *fencelock.Lock, args ...string) supervise.Command {
 	path, err := supervise.Lookup(args[0])
 	check(err)
@@ -110,7 +111,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// wrapped runs a line of shell under a lock, and returns what came of it and what was said.
+// wrapped runs a shell command under a lock, and returns what wrap printed on stdout and stderr. It
+// calls during, if given, while the command runs.
 func wrapped(t *testing.T, line string, during func(wrapper *os.Process), env ...string) (end, said string) {
 	t.Helper()
 	cmd := exec.Command("wrap", "sh", "-c", line)
@@ -133,7 +135,7 @@ func TestHowACommandEnds(t *testing.T) {
 		"exit 0":         "status 0x0 lost false late false asked false",
 		"exit 3":         "status 0x300 lost false late false asked false",
 		"kill -KILL $$":  "status 0x9 lost false late false asked false",
-		"sleep 0.1 & :":  "status 0x0 lost false late false asked false", // it is waited for
+		"sleep 0.1 & :":  "status 0x0 lost false late false asked false", // the background process is waited for
 		"kill -TERM $$ ": "status 0xf lost false late false asked false",
 	} {
 		if got, said := wrapped(t, line, nil); got != want {
@@ -142,7 +144,7 @@ func TestHowACommandEnds(t *testing.T) {
 	}
 }
 
-// A command hears of the loss of its lock and may end in peace.
+// TestLossEndsTheCommand: if the lock is lost, the command receives SIGTERM and can exit by itself.
 func TestLossEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	fifo := newFIFO(t)
@@ -155,7 +157,7 @@ func TestLossEndsTheCommand(t *testing.T) {
 	}
 }
 
-// A command does not start under a lock that is lost by then.
+// TestLossBeforeTheStart: a command does not start if its lock is already lost.
 func TestLossBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
@@ -169,7 +171,8 @@ func TestLossBeforeTheStart(t *testing.T) {
 	}
 }
 
-// A process with a child of its own hears of the end of each command, one after the other.
+// TestCommandsBesideAStranger: a process that also has another child runs several commands in a
+// row, and gets the exit status of each.
 func TestCommandsBesideAStranger(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -180,7 +183,8 @@ func TestCommandsBesideAStranger(t *testing.T) {
 	}
 }
 
-// Signals reach the command, and who was asked to end is not said to have lost.
+// TestSignalsArePassedOn: a signal to the wrapper reaches the command, and the end is reported as
+// asked for, not as a lost lock.
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	fifo := newFIFO(t)
@@ -201,7 +205,8 @@ func newFIFO(t *testing.T) string {
 	return fifo
 }
 
-// Descriptors that a command inherits do not replace those of its caller.
+// TestInheritableNumbers: inherited files get descriptors from 100, which the caller of fencelock
+// does not use.
 func TestInheritableNumbers(t *testing.T) {
 	f, err := os.Open(os.DevNull)
 	must(t, err)
@@ -219,15 +224,15 @@ func TestInheritableNumbers(t *testing.T) {
 	}
 }
 
-// A group whose first process was collected is never signalled again: its number may be
-// another's.
+// TestNumberOfAGroupThatComesAgain: a group whose first process is not a known child is not
+// signalled, since the kernel may have reused its number.
 func TestNumberOfAGroupThatComesAgain(t *testing.T) {
 	if supervise.Signalled(unix.Getpgrp()) {
 		t.Error("a group of strangers is taken for that of the command")
 	}
 }
 
-// What is not UTF-8 reaches the command as it is.
+// TestWordsOfBytes: the command receives strings that are not UTF-8 unchanged.
 func TestWordsOfBytes(t *testing.T) {
 	t.Parallel()
 	end, said := wrapped(t, `test "$WORD" = "$(printf 'a\377b')"`, nil, "WORD=a\xffb")
@@ -257,7 +262,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// What of ours does not start is told apart from what is wrong with the command.
+// TestOwnFailuresToStart: an exhausted resource of fencelock is reported as Failed, not as an error
+// of the command.
 func TestOwnFailuresToStart(t *testing.T) {
 	for inner, want := range map[error]supervise.Reason{
 		unix.EAGAIN: supervise.Failed, unix.ENOMEM: supervise.Failed, unix.EMFILE: supervise.Failed,

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KillReserve is the time for the kill itself: it starts this long before the deadline.
+// KillReserve is how long before the deadline a kill starts, so that it is complete in time.
 const KillReserve = 100 * time.Millisecond
 
 // order is a line from the wrapper to its watchdog. A zero field has no effect.
@@ -39,15 +39,15 @@ type start struct {
 // report is a line from the watchdog to its wrapper.
 type report struct {
 	Started int              `json:",omitempty"` // the command's process
-	Failed  string           `json:",omitempty"` // why it was not started
+	Failed  string           `json:",omitempty"` // why the command was not started
 	Errno   syscall.Errno    `json:",omitempty"` // of Failed, if the kernel returned one
 	Stopped unix.Signal      `json:",omitempty"` // the signal that stopped the command itself
-	Ended   *unix.WaitStatus `json:",omitempty"` // how it ended
+	Ended   *unix.WaitStatus `json:",omitempty"` // how the command itself ended
 	Left    int              `json:",omitempty"` // how many processes the command left behind
 	Refused unix.Signal      `json:",omitempty"` // this signal could not be sent to Denied processes
 	Denied  int              `json:",omitempty"`
 	Empty   bool             `json:",omitempty"` // the last report: no process of the command is left
-	Late    bool             `json:",omitempty"` // with Empty: the watchdog killed it at the deadline
+	Late    bool             `json:",omitempty"` // with Empty: the watchdog killed the command at the deadline
 }
 
 // link is one end of the socket between a wrapper and its watchdog.
@@ -69,8 +69,8 @@ func newLink() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(pair[0]), "watchdog"), os.NewFile(uintptr(pair[1]), "wrapper"), nil
 }
 
-// send sends a line. If the other end is frozen, it returns os.ErrDeadlineExceeded. If the other
-// process has ended, it returns nil, since reading reports that.
+// send sends a line. If the other process does not read, it returns os.ErrDeadlineExceeded. If the
+// other process has ended, it returns nil, since the reader of this end detects that.
 func (l link) send(line any) error { return l.sendBy(time.Now().Add(KillReserve), line) }
 
 // sendBy is send with a deadline; zero means none.

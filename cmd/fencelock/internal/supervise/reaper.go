@@ -15,11 +15,12 @@ type waited struct {
 	status unix.WaitStatus
 }
 
-// gone reports whether the process has ended, and not only stopped.
+// gone reports whether the process has ended. It is false if the process was only stopped or
+// continued.
 func (ev waited) gone() bool { return ev.status.Exited() || ev.status.Signaled() }
 
-// children reaps every child of this process, including adopted orphans. There is one reaper for
-// all Processes: a second one could take the end of the next command from it.
+// children reaps every child of this process, including adopted orphans. All Processes share it,
+// since a second reaper could reap a command of the first and its exit status would be lost.
 var children = reaper{known: make(map[int]bool)}
 
 type reaper struct {
@@ -28,8 +29,8 @@ type reaper struct {
 	known  map[int]bool // children that have not been reaped, and whose changes are reported
 }
 
-// start starts a process, and returns the changes of it and of other known children. The channel is
-// closed when no child is left.
+// start calls f to start a process, and returns a channel with the changes of this and all other
+// known children. The channel is closed when no child is left.
 func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +46,7 @@ func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
 	return pid, r.events, nil
 }
 
-// adopt reports the changes of a process too, if it becomes a child.
+// adopt makes pid a known child, so that its changes are reported if this process adopts it.
 func (r *reaper) adopt(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +59,8 @@ func (r *reaper) signalGroup(pid int, sig unix.Signal) error { return r.kill(pid
 // signal signals a known child.
 func (r *reaper) signal(pid int, sig unix.Signal) error { return r.kill(pid, pid, sig) }
 
-// kill signals to, which is child or its group. After the child has been reaped the number may be
-// reused, so kill returns ESRCH.
+// kill signals to, which is child or -child for its group. If child is not known or has been
+// reaped, kill returns ESRCH, since the kernel may have reused its number.
 func (r *reaper) kill(child, to int, sig unix.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,8 +88,8 @@ func (r *reaper) run(events chan<- waited) {
 	}
 }
 
-// last checks once more whether a child is left, since one may have been started. If not, the next
-// start starts another run.
+// last checks once more whether a child is left, since one may have been started after the last
+// check. If none is left, the next call of start starts another run.
 func (r *reaper) last(status *unix.WaitStatus) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +100,7 @@ func (r *reaper) last(status *unix.WaitStatus) (int, error) {
 	return pid, err
 }
 
-// collect takes one change without waiting. mu is held.
+// collect reads one change without blocking. mu is held.
 func (r *reaper) collect(status *unix.WaitStatus) (int, error) {
 	pid, err := unix.Wait4(-1, status, unix.WUNTRACED|unix.WCONTINUED|unix.WNOHANG, nil)
 	return r.note(pid, *status), err

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Forwarded starts to listen to the signals that are passed on to the command. A signal that
-// arrives before the command has started is passed on later. signal.Stop ends it.
+// Forwarded returns a channel that receives the signals to pass on to the command. A signal that
+// arrives before the command has started is passed on later. The caller ends it with signal.Stop.
 func Forwarded() chan os.Signal {
 	signals := make(chan os.Signal, 32)
 	Notify(signals, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP)
@@ -19,8 +19,9 @@ func Forwarded() chan os.Signal {
 	return signals
 }
 
-// EndSignals ask a process to end. ABRT is one too: by default it ends a Go program without
-// clean-up, and its place in a queue would stay until a timeout.
+// EndSignals are the signals that ask a process to end. ABRT is one of them: if it were not
+// handled, a Go program would end without clean-up, and its place in a queue would stay until a
+// timeout.
 var EndSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGABRT}
 
 // Notify is signal.Notify, except for signals that were ignored when this process started: they
@@ -34,19 +35,19 @@ func Notify(c chan<- os.Signal, signals ...os.Signal) {
 }
 
 // StopOwnGroup stops the process group of this process, as the terminal does on Ctrl-Z, and returns
-// when it continues. It does not stop a group that no shell could continue. Afterwards, signals
-// receives TSTP again.
+// when the group continues. If no shell controls the group, StopOwnGroup does not stop it, since
+// nothing would continue it. Afterwards, the channel signals receives TSTP again.
 func StopOwnGroup(signals chan<- os.Signal) {
 	if orphaned() {
-		time.Sleep(stopDelay) // do not spin if the command keeps stopping
+		time.Sleep(stopDelay) // limits the CPU use if the command stops again and again
 		return
 	}
-	heard := !signal.Ignored(unix.SIGTSTP)
+	handled := !signal.Ignored(unix.SIGTSTP)
 	signal.Ignore(unix.SIGTSTP)
 	unix.Kill(0, unix.SIGTSTP)
 	unix.Kill(os.Getpid(), unix.SIGSTOP)
 	time.Sleep(stopDelay)
-	if heard {
+	if handled {
 		signal.Notify(signals, unix.SIGTSTP)
 	}
 }

@@ -19,8 +19,8 @@ import (
 // from fencelock so that killall fencelock does not kill the watchdogs.
 const watchdogName = "lock-watchdog"
 
-// The watchdog runs in init, before packages that it does not need are initialised, since the
-// command waits for it. Its arguments identify it; the environment cannot turn a fencelock into a
+// The watchdog runs in init, so that it starts faster: packages that it does not need are not
+// initialised. Only its arguments identify it, so no environment variable can turn fencelock into a
 // watchdog.
 func init() {
 	if len(os.Args) != 2 || os.Args[0] != watchdogName {
@@ -40,13 +40,13 @@ func init() {
 	handleSignals()
 	unix.CloseOnExec(fd)
 	_ = unix.SetNonblock(fd, true) // so that writes have deadlines
-	keep(os.NewFile(uintptr(fd), "wrapper"))
+	runWatchdog(os.NewFile(uintptr(fd), "wrapper"))
 	os.Exit(0)
 }
 
-// handleSignals handles all signals and ignores none, since the command would inherit ignored ones.
-// A watchdog must survive signals that are sent by hand, by an outer fencelock, or at a shutdown.
-// What nohup ignores stays ignored.
+// handleSignals makes the watchdog survive signals from a user, from an outer fencelock, or at a
+// shutdown. It handles the signals and does not ignore them, since the command would inherit an
+// ignored signal. Signals that were ignored at the start, as under nohup, stay ignored.
 func handleSignals() {
 	sink := make(chan os.Signal, 1)
 	for sig := unix.SIGHUP; sig <= unix.SIGSYS; sig++ {
@@ -67,63 +67,65 @@ type supervisor struct {
 	ended   bool          // the command itself has ended
 	killing bool
 	late    bool // the kill started at the deadline
-	said    int  // the last reported number of processes that cannot be killed
+	denials int  // the last reported number of processes that cannot be killed
 }
 
-// keep starts the command of the first order, and returns when no process of it is left.
-func keep(conn *os.File) {
+// runWatchdog starts the command of the first order, and returns when no process of the command is
+// left. It returns earlier if the command cannot be started or the deadline has passed.
+func runWatchdog(conn *os.File) {
 	orders := lines[order](conn, nil) // ends with the wrapper or this process
 	first, ok := <-orders
 	if !ok || first.Start == nil {
 		return
 	}
-	k := &supervisor{start: *first.Start, link: link{conn}, due: math.MaxInt64}
-	k.obey(first)
-	if k.due <= bootTime() {
+	s := &supervisor{start: *first.Start, link: link{conn}, due: math.MaxInt64}
+	s.obey(first)
+	if s.due <= bootTime() {
 		return // the wrapper was frozen and has lost its lock
 	}
-	if err := k.begin(); err != nil {
+	if err := s.begin(); err != nil {
 		r := report{Failed: err.Error()}
 		errors.As(err, &r.Errno)
-		_ = k.send(r)
+		_ = s.send(r)
 		return
 	}
-	_ = k.send(report{Started: k.group})
+	_ = s.send(report{Started: s.group})
 	withdraw()
-	k.watch(orders)
-	for _, fd := range k.Lock {
+	s.watch(orders)
+	for _, fd := range s.Lock {
 		unix.Close(fd) // before the wrapper gets the last report and releases the lock
 	}
-	_ = k.send(report{Empty: true, Late: k.late})
+	_ = s.send(report{Empty: true, Late: s.late})
 }
 
 // begin starts the command.
-func (k *supervisor) begin() (err error) {
-	attr := &syscall.ProcAttr{Env: strung(k.Env), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
-	if k.Foreground {
+func (s *supervisor) begin() (err error) {
+	attr := &syscall.ProcAttr{Env: strung(s.Env), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	if s.Foreground {
 		tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			attr.Sys.Foreground, attr.Sys.Ctty = true, tty
 			defer unix.Close(tty)
 		}
 	}
-	if !k.IgnoreLoss {
+	if !s.IgnoreLoss {
 		dieWithParent(attr.Sys)
 	}
-	if k.IgnoreOrphans {
-		for _, fd := range k.Lock {
+	if s.IgnoreOrphans {
+		for _, fd := range s.Lock {
 			unix.CloseOnExec(fd)
 		}
 	}
-	k.group, k.events, err = children.start(func() (int, error) {
-		pid, _, err := syscall.StartProcess(k.Path, strung(k.Args), attr)
+	s.group, s.events, err = children.start(func() (int, error) {
+		pid, _, err := syscall.StartProcess(s.Path, strung(s.Args), attr)
 		return pid, err
 	})
 	return err
 }
 
-// withdraw releases what only the command needs: if the wrapper is killed, nobody must wait until
-// the watchdog closes a pipe or leaves a directory.
+// withdraw closes the watchdog's stdin, stdout and stderr, which only the command needs, and leaves
+// the working directory. Otherwise a reader of a pipe, or an unmount, would wait for the watchdog
+// after the wrapper was killed.
 func withdraw() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -135,101 +137,101 @@ func withdraw() {
 	_ = os.Chdir("/") // the root directory always exists
 }
 
-// watch follows the orders of the wrapper until no process of the command is left. It kills all
-// processes at the deadline, and when the wrapper is gone.
-func (k *supervisor) watch(orders <-chan order) {
-	var tell <-chan time.Time // when to report processes that the command left behind
-	for !k.over() {
+// watch carries out the orders of the wrapper until no process of the command is left. It kills all
+// processes at the deadline, or when the wrapper has ended.
+func (s *supervisor) watch(orders <-chan order) {
+	var reportLeft <-chan time.Time // when to report processes that the command left behind
+	for !s.over() {
 		select {
 		case o, ok := <-orders:
 			if !ok {
-				if k.IgnoreLoss {
+				if s.IgnoreLoss {
 					os.Exit(0)
 				}
-				orders, k.killing = nil, true
+				orders, s.killing = nil, true
 			}
-			k.obey(o)
-		case ev, ok := <-k.events:
+			s.obey(o)
+		case ev, ok := <-s.events:
 			if !ok {
-				k.events = nil
+				s.events = nil
 				continue
 			}
-			if k.onEvent(ev); k.ended {
-				tell = time.After(patience)
+			if s.onEvent(ev); s.ended {
+				reportLeft = time.After(patience)
 			}
-		case <-tell:
-			if n := k.roots(); n > 0 {
-				_ = k.send(report{Left: n})
+		case <-reportLeft:
+			if n := s.roots(); n > 0 {
+				_ = s.send(report{Left: n})
 			}
-		case <-k.wake():
+		case <-s.wake():
 		}
-		if k.due <= bootTime() && !k.killing {
-			k.killing, k.late = true, true
+		if s.due <= bootTime() && !s.killing {
+			s.killing, s.late = true, true
 		}
-		if k.killing && !k.over() {
-			k.killAll()
+		if s.killing && !s.over() {
+			s.killAll()
 		}
 	}
 }
 
 // over reports whether no process of the command is left.
-func (k *supervisor) over() bool {
-	return k.ended && k.IgnoreOrphans || k.events == nil && k.roots() == 0
+func (s *supervisor) over() bool {
+	return s.ended && s.IgnoreOrphans || s.events == nil && s.roots() == 0
 }
 
 // Intervals of the watchdog.
 const (
 	killAgain   = 10 * time.Millisecond
 	deniedAgain = 200 * time.Millisecond // processes of another user rarely become killable
-	lookAgain   = time.Second            // timers stop while the machine sleeps
-	leftAgain   = 50 * time.Millisecond  // at a group without a child of ours
-	killLimit   = 500 * time.Millisecond // limit of one kill, so that orders are read
+	lookAgain   = time.Second            // timers stop while the machine sleeps, so the deadline is checked this often
+	leftAgain   = 50 * time.Millisecond  // for processes of the group that are not our children
+	killLimit   = 500 * time.Millisecond // limit of one call of kill, so that orders are read
 )
 
-// wake returns when to look again without an order or an event.
-func (k *supervisor) wake() <-chan time.Time {
+// wake returns a channel that fires when watch must check again without an order or an event.
+func (s *supervisor) wake() <-chan time.Time {
 	switch {
-	case k.killing && k.denied > 0:
+	case s.killing && s.denied > 0:
 		return time.After(deniedAgain)
-	case k.killing:
+	case s.killing:
 		return time.After(killAgain)
-	case k.events == nil:
+	case s.events == nil:
 		return time.After(leftAgain)
-	case k.due != math.MaxInt64:
-		return time.After(min(max(k.due-bootTime(), 0), lookAgain))
+	case s.due != math.MaxInt64:
+		return time.After(min(max(s.due-bootTime(), 0), lookAgain))
 	}
 	return nil
 }
 
-// obey carries out an order.
-func (k *supervisor) obey(o order) {
+// obey carries out one order.
+func (s *supervisor) obey(o order) {
 	if o.Until != 0 {
-		k.due = o.Until
+		s.due = o.Until
 	}
-	k.killing = k.killing || o.Kill
+	s.killing = s.killing || o.Kill
 	if o.Signal != 0 {
-		if k.signal(o.Signal, o.All); k.denied > 0 {
-			_ = k.send(report{Refused: o.Signal, Denied: k.denied})
+		if s.signal(o.Signal, o.All); s.denied > 0 {
+			_ = s.send(report{Refused: o.Signal, Denied: s.denied})
 		}
 	}
 }
 
 // onEvent handles a change of the command.
-func (k *supervisor) onEvent(ev waited) {
+func (s *supervisor) onEvent(ev waited) {
 	switch {
 	case ev.gone():
-		k.ended = true
-		_ = k.send(report{Ended: &ev.status})
+		s.ended = true
+		_ = s.send(report{Ended: &ev.status})
 	case ev.status.Stopped():
-		_ = k.send(report{Stopped: ev.status.StopSignal()})
+		_ = s.send(report{Stopped: ev.status.StopSignal()})
 	}
 }
 
 // killAll kills all processes, and reports how many could not be killed.
-func (k *supervisor) killAll() {
-	k.kill(killLimit)
-	if k.denied != k.said {
-		k.said = k.denied
-		_ = k.send(report{Refused: unix.SIGKILL, Denied: k.denied})
+func (s *supervisor) killAll() {
+	s.kill(killLimit)
+	if s.denied != s.denials {
+		s.denials = s.denied
+		_ = s.send(report{Refused: unix.SIGKILL, Denied: s.denied})
 	}
 }

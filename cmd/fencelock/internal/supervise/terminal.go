@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is the controlling terminal. The methods of a nil Terminal do nothing. It belongs to the
-// goroutine of the Process that it is lent to. The kernel stops a process that reads from the
-// terminal in the background.
+// Terminal is the controlling terminal, which a command in the foreground needs: the kernel stops a
+// process that reads from the terminal in the background. The methods of a nil Terminal do nothing.
+// Only the goroutine of one Process may use it at a time.
 type Terminal struct {
 	fd      int
 	own     int  // our process group
@@ -28,9 +28,9 @@ func OpenTerminal() *Terminal {
 	return &Terminal{fd: fd, own: unix.Getpgrp()}
 }
 
-// wanted reports whether the command gets the terminal at the start: this process is in the
-// foreground, and stdin and stdout are the terminal. If stdout is a pipe, a pager behind it may
-// need the terminal.
+// wanted reports whether the command gets the terminal at the start. It does if this process is in
+// the foreground, and stdin and stdout are the terminal. If stdout is a pipe, the reader may be a
+// pager that needs the terminal.
 func (t *Terminal) wanted() bool {
 	if t == nil || !t.belongsTo(t.own) {
 		return false
@@ -45,8 +45,9 @@ func controls(f *os.File) bool {
 	return err == nil
 }
 
-// ignoreStops lets this process control the terminal from the background. The watchdog must have
-// started before, since it and the command would inherit the ignored signal.
+// ignoreStops ignores TTOU, so that this process can control the terminal from the background. It
+// is called after the start of the watchdog, since the watchdog and the command would inherit the
+// ignored signal.
 func (t *Terminal) ignoreStops() {
 	if t != nil {
 		signal.Ignore(unix.SIGTTOU)
@@ -54,7 +55,8 @@ func (t *Terminal) ignoreStops() {
 	}
 }
 
-// heedStops undoes ignoreStops before a watchdog starts: a child does not inherit a handled signal.
+// heedStops undoes ignoreStops. It is called before the start of a watchdog. It handles TTOU
+// instead of ignoring it, since a child does not inherit a handler.
 func (t *Terminal) heedStops() {
 	if t != nil && t.ignores {
 		signal.Notify(make(chan os.Signal, 1), unix.SIGTTOU)
@@ -62,7 +64,7 @@ func (t *Terminal) heedStops() {
 	}
 }
 
-// belongsTo reports whether group is in the foreground.
+// belongsTo reports whether group is the foreground process group.
 func (t *Terminal) belongsTo(group int) bool {
 	if t == nil {
 		return false
@@ -79,8 +81,8 @@ func (t *Terminal) give(group int) bool {
 	return t.belongsTo(group)
 }
 
-// lend is give for a command that turned out to need the terminal. From now on it gets the terminal
-// back after a stop.
+// lend is give for a command that was stopped because it needs the terminal. After later stops it
+// gets the terminal again.
 func (t *Terminal) lend(group int) bool {
 	if t != nil {
 		t.wants = true

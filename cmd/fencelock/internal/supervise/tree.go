@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the descendants of this process that belong to the command. It belongs to one goroutine.
+// tree is the descendants of this process that belong to the command. It is not safe for concurrent
+// use.
 type tree struct {
 	group  int          // process group of the command; 0 before the start
 	spare  map[int]bool // our children that do not belong to the command
-	denied int          // processes of other users, which the last signal did not reach
+	denied int          // how many processes of other users the last signal did not reach
 }
 
 // signal signals the group of the command, as a terminal does. If all is set, or the command itself

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of every descendant whose parent ends, unless a nearer
-// ancestor does the same. So no process leaves the subtree of a watchdog.
+// adoptOrphans makes this process adopt every descendant whose parent ends, unless a nearer
+// ancestor adopts it. So no process leaves the subtree of a watchdog.
 func adoptOrphans() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // dieWithParent has the kernel kill the command when its watchdog dies.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// nameProcess sets the name that ps and killall use. It is that of the main thread, which must call
-// it.
+// nameProcess sets the name that ps and killall use. The main thread must call it, since the kernel
+// stores a name per thread.
 func nameProcess(name string) {
 	text := append([]byte(name), 0)
 	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&text[0])), 0, 0, 0) //nolint:gosec // the kernel reads a string
 }
 
-// bootTime reads a clock that is the same in all processes, that nobody sets, and that runs while
-// the machine sleeps.
+// bootTime reads a clock that is the same in all processes, cannot be set, and continues while the
+// machine sleeps.
 func bootTime() time.Duration {
 	var now unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // cannot fail with this clock
@@ -38,9 +38,9 @@ func bootTime() time.Duration {
 // dup2 duplicates from as to.
 func dup2(from, to int) { _ = unix.Dup3(from, to, 0) }
 
-// next waits for a change of a child and reaps it if it has ended. It returns 0 for an unknown
-// child. It reaps with mu held, since a list of children that is read at the same time may be
-// incomplete.
+// next waits for a change of a child and reaps the child if it has ended. It returns 0 for an
+// unknown child. It holds mu while it reaps, since a list of children that is read at the same time
+// may be incomplete.
 func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 	const changes = unix.WEXITED | unix.WSTOPPED | unix.WCONTINUED
 	if err := unix.Waitid(unix.P_ALL, 0, nil, changes|unix.WNOWAIT, nil); err != nil {
@@ -62,8 +62,9 @@ func (t *tree) roots() (n int) {
 }
 
 // signalRest signals the processes outside the group of the command. It finds all of them before it
-// signals one: a parent that ends early would hide its children, and processes that others start to
-// clean up must not be signalled.
+// signals the first, for two reasons: when a signalled process ends, its children move to another
+// parent and a walk could miss them, and processes that it starts to clean up must not be
+// signalled.
 func (t *tree) signalRest(sig unix.Signal) {
 	grouped := children.signalGroup(t.group, 0) == nil
 	found := make(map[int]process)
@@ -85,8 +86,8 @@ func (t *tree) signalRest(sig unix.Signal) {
 	}
 }
 
-// kill kills all processes, until two walks in a row have found nothing to kill or the limit is
-// over: a process may fork while its parent dies.
+// kill kills all processes. It stops after the time limit, or when two walks in a row have found
+// nothing to kill. One walk is not enough, since a process may fork during it.
 func (t *tree) kill(limit time.Duration) {
 	_ = children.signalGroup(t.group, unix.SIGKILL) // the kernel kills a group in one step
 	for quiet, end := 0, bootTime()+limit; quiet < 2 && bootTime() < end; {
@@ -108,9 +109,9 @@ func (t *tree) kill(limit time.Duration) {
 	}
 }
 
-// killChildren kills our own children as fast as they can be listed. In a chain of processes that
-// fork and exit, each one is our child only for a moment, and gone before a walk reaches it. No
-// child is reaped during that, so the numbers are valid.
+// killChildren kills our own children as fast as they can be listed. It stops chains of processes
+// that fork and exit: each of them is our child only for a moment, and a walk would be too slow. No
+// child is reaped meanwhile, so the kernel cannot reuse their numbers.
 func (t *tree) killChildren() {
 	list, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -133,10 +134,11 @@ func (t *tree) killChildren() {
 	}
 }
 
-// process is one that is held, so that its number cannot become another one's meanwhile.
+// process is a process with an open pidfd, which refers to that process even if its number is
+// reused. fd is -1 if there is no pidfd.
 type process struct{ pid, fd int }
 
-// signal sends a signal, by number if the kernel has no pidfd or refuses one.
+// signal sends a signal, by process number if there is no pidfd.
 func (p process) signal(sig unix.Signal) error {
 	if p.fd < 0 {
 		return unix.Kill(p.pid, sig)
@@ -151,9 +153,10 @@ func (p process) close() {
 	}
 }
 
-// walk calls f for each running process of the tree, from the top down, and counts them. f reports
-// whether it keeps the process and closes it later. walk reads the parent again after it has opened
-// the process: one with another parent counts too, and the next walk finds it.
+// walk calls f for each running process of the tree, from the top down, and returns how many there
+// are. f reports whether it keeps the process and closes it later. After walk has opened a process,
+// it checks its parent. If the parent has changed, walk counts the process without calling f, and
+// the next walk finds it in its new place.
 func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 	self := os.Getpid()
 	for todo := []int{self}; len(todo) > 0; todo = todo[1:] {
@@ -228,7 +231,7 @@ func numbers(list []byte) (pids []int) {
 }
 
 func childrenByParent(parent int) (pids []int) {
-	entries, _ := os.ReadDir("/proc") // without it there is nothing to see
+	entries, _ := os.ReadDir("/proc") // without /proc the result is empty
 	for _, entry := range entries {
 		if pid, err := strconv.Atoi(entry.Name()); err == nil && parentOf(pid) == parent {
 			pids = append(pids, pid)
@@ -249,8 +252,8 @@ func running(pid int) bool {
 	return state != 'Z' && state != 'X'
 }
 
-// hidden is the state of a process whose /proc entry cannot be read: it belongs to another user,
-// and /proc is mounted with hidepid. No signal reaches it.
+// hidden is the state of a process whose /proc entry cannot be read, since it belongs to another
+// user and /proc is mounted with hidepid. Such a process cannot be signalled.
 const hidden = '?'
 
 // statOf returns the state and the parent of a process, or 'X' and 0 if it does not exist. It reads

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans does nothing: only Linux has subreapers. Elsewhere a tree is the process group of
-// the command.
+// adoptOrphans does nothing, since only Linux has subreapers. On other systems a tree is the
+// process group of the command.
 func adoptOrphans() {}
 
-// dieWithParent does nothing: if the watchdog is killed, the wrapper kills the command.
+// dieWithParent does nothing. If the watchdog is killed, the wrapper kills the command.
 func dieWithParent(*syscall.SysProcAttr) {}
 
 // nameProcess does nothing.
 func nameProcess(string) {}
 
-// bootTime reads a clock that is the same in all processes and that nobody sets. On macOS it runs
+// bootTime reads a clock that is the same in all processes and cannot be set. On macOS it continues
 // while the machine sleeps.
 func bootTime() time.Duration {
 	var now unix.Timespec
@@ -31,8 +31,8 @@ func bootTime() time.Duration {
 // dup2 duplicates from as to.
 func dup2(from, to int) { _ = unix.Dup2(from, to) }
 
-// next waits for a change of a child and reaps it if it has ended. It returns 0 for an unknown
-// child.
+// next waits for a change of a child and reaps the child if it has ended. It returns 0 for an
+// unknown child.
 func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 	pid, err := unix.Wait4(-1, status, unix.WUNTRACED|unix.WCONTINUED, nil)
 	r.mu.Lock()
@@ -56,14 +56,15 @@ func (t *tree) roots() int {
 // signalRest signals the group after the command itself has ended.
 func (t *tree) signalRest(sig unix.Signal) {
 	if !errors.Is(children.signalGroup(t.group, 0), unix.ESRCH) {
-		return // the group is signalled as such
+		return // signal signals the group
 	}
 	if t.roots() > 0 && errors.Is(unix.Kill(-t.group, sig), unix.EPERM) {
 		t.denied = 1
 	}
 }
 
-// kill kills the group, until it is empty or the limit is over.
+// kill kills the group. It returns when the group is empty or cannot be killed, or after the time
+// limit.
 func (t *tree) kill(limit time.Duration) {
 	for end := bootTime() + limit; t.roots() > 0 && bootTime() < end; time.Sleep(5 * time.Millisecond) {
 		t.denied = 0
@@ -74,8 +75,8 @@ func (t *tree) kill(limit time.Duration) {
 	}
 }
 
-// ownChildren returns nothing: children are not listed here.
+// ownChildren returns nothing, since children are not listed on these systems.
 func ownChildren() []int { return nil }
 
-// parentOf returns 0: it is not known here.
+// parentOf returns 0, since parents are not looked up on these systems.
 func parentOf(int) int { return 0 }

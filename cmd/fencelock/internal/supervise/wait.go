@@ -17,23 +17,23 @@ const patience = time.Second
 type End struct {
 	Status unix.WaitStatus // of the command itself
 	Lost   bool            // the lock was lost before all processes had ended
-	Late   bool            // the watchdog killed the command, since this process was late
-	Broken bool            // the watchdog was killed, and so was the command
+	Late   bool            // the watchdog killed the command at the deadline, before this process did
+	Broken bool            // the watchdog was killed, and then the command
 
 	// Left is how many processes of the command still run because they belong to another user. The
 	// watchdog keeps trying to kill them. The lock must not be released.
 	Left int
 
-	// Asked means that the command ended because it was asked to: by a signal such as TERM, by a
-	// hangup that killed it, or from the terminal.
+	// Asked means that the command ended because of a signal such as TERM, a hangup that killed it,
+	// or an interrupt from the terminal.
 	Asked bool
 }
 
 // Wait waits until the command and all processes that it has started have ended. During that time
-// it passes signals on, manages the terminal, and ends the command if the lock is lost. It waits
-// without a limit, except for processes that it cannot kill: it stops waiting for those when the
-// lease of the lost lock has expired. Unless End.Left is set, the lock may be released after Wait
-// has returned. [Process.Close] must be called afterwards.
+// it passes signals on, manages the terminal, and ends the command if the lock is lost. Wait has no
+// time limit, with one exception: if processes cannot be killed, it returns when the lease of the
+// lost lock has expired. Unless End.Left is set, the lock may be released after Wait has returned.
+// The caller must then call [Process.Close].
 func (p *Process) Wait() End {
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
@@ -108,7 +108,7 @@ func (p *Process) leaveLater() {
 	p.leave = time.After(wait)
 }
 
-// killAll has the watchdog kill all processes.
+// killAll orders the watchdog to kill all processes.
 func (p *Process) killAll() { p.watchdog.order(order{Kill: true}) }
 
 // onReport handles a report of the watchdog. ok is false if the watchdog is gone.
@@ -156,19 +156,19 @@ func (p *Process) onRefusal(sig unix.Signal, denied int) {
 func (p *Process) onEvent(ev waited, ok bool) {
 	switch {
 	case !ok:
-		p.events, p.buried = nil, true
+		p.events, p.reaped = nil, true
 	case ev.pid == p.watchdog.pid && ev.gone():
-		p.buried = true
+		p.reaped = true
 	case ev.pid == p.watchdog.pid && ev.status.Stopped():
-		p.watchdog.goOn() // while stopped it protects nothing
+		p.watchdog.resume() // a stopped watchdog could not kill the command
 	case ev.pid == p.pid && ev.gone():
 		p.onEnd(ev.status)
 	}
 }
 
-// takeOver kills the processes that a killed watchdog has left to us, unless the command may
-// outlive its lock. It returns when none is left, or when the lease of a lost lock has expired and
-// the rest cannot be killed.
+// takeOver supervises the command after the watchdog was killed. It kills all processes of the
+// command, unless IgnoreLoss is set. It returns when no process is left, or when the lease of a
+// lost lock has expired and the remaining processes cannot be killed.
 func (p *Process) takeOver() {
 	p.broken = !p.IgnoreLoss
 	if p.broken && p.pid != 0 {
@@ -180,7 +180,7 @@ func (p *Process) takeOver() {
 	}
 	again := time.NewTicker(killAgain)
 	defer again.Stop()
-	for p.denied = 0; !p.buried || p.own.roots() > 0; {
+	for p.denied = 0; !p.reaped || p.own.roots() > 0; {
 		if p.broken {
 			p.own.kill(killLimit)
 			if p.own.denied != p.denied {
@@ -208,8 +208,9 @@ func (p *Process) takeOver() {
 	p.empty = !p.stuck()
 }
 
-// onStop stops this process too if the terminal stopped the command. If the command only needs the
-// terminal, it gets that instead.
+// onStop handles a stop of the command. If the command was stopped because it needs the terminal,
+// onStop gives it the terminal. If the terminal stopped the command, onStop also stops this
+// process.
 func (p *Process) onStop(sig unix.Signal) {
 	switch sig {
 	case unix.SIGTTIN, unix.SIGTTOU:
@@ -219,7 +220,7 @@ func (p *Process) onStop(sig unix.Signal) {
 		}
 	case unix.SIGSTOP:
 		if !p.Terminal.belongsTo(p.pid) {
-			return // somebody stopped only the command; it keeps the lock
+			return // only the command was stopped, not by the terminal; it keeps the lock
 		}
 	}
 	if p.Terminal == nil || p.ended {
@@ -230,7 +231,7 @@ func (p *Process) onStop(sig unix.Signal) {
 	p.resume()
 }
 
-// onSignal passes a signal on, and records those that ask to end.
+// onSignal passes a signal on to the command. It records a signal that asks the command to end.
 func (p *Process) onSignal(sig os.Signal) {
 	if sig == unix.SIGCONT {
 		p.resume()
@@ -241,7 +242,8 @@ func (p *Process) onSignal(sig os.Signal) {
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
 }
 
-// resume continues after a stop. The lock may be lost, since nothing renewed it.
+// resume continues the command after a stop, or kills it if the lock is lost. While this process
+// was stopped, nothing renewed the lock.
 func (p *Process) resume() {
 	if err := p.Lock.Err(); err != nil && !p.IgnoreLoss {
 		p.lost = true
@@ -253,9 +255,10 @@ func (p *Process) resume() {
 	p.watchdog.order(order{Signal: unix.SIGCONT})
 }
 
-// onTick sends the deadline to the watchdog and finds foreign children. Those are possible where
-// this process had children from the start, or is the first process of a container. A child that is
-// there at two ticks is foreign, since all processes of the command are below the watchdog.
+// onTick sends the deadline to the watchdog and finds foreign children, which do not belong to the
+// command. This process can have foreign children if it had some before the command started, or if
+// it is the first process of a container. All processes of the command are below the watchdog, so a
+// child that exists at two ticks is foreign.
 func (p *Process) onTick() {
 	if !p.IgnoreLoss && !p.lost { // after a loss the deadline does not change
 		p.watchdog.inform(p.Lock.Deadline())
@@ -278,9 +281,10 @@ func (p *Process) onTick() {
 	p.seen = now
 }
 
-// Close waits for the end of the watchdog, some seconds at most: not every init process reaps
-// orphans, and the next command would take the watchdog for a foreign child. It is called after the
-// release of the lock, so that waiters do not wait for it.
+// Close waits until the watchdog has ended and has been reaped, two seconds at most. Without that,
+// the next command would count the watchdog as a foreign child, and an init process that does not
+// reap orphans would keep it as a zombie. Call Close after the release of the lock, so that waiters
+// get the lock earlier.
 func (p *Process) Close() {
 	defer p.watchdog.conn.Close()
 	defer close(p.done)
@@ -288,7 +292,7 @@ func (p *Process) Close() {
 		return // the watchdog keeps trying
 	}
 	enough, killed := time.After(patience), false
-	for !p.buried {
+	for !p.reaped {
 		select {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
@@ -301,8 +305,8 @@ func (p *Process) Close() {
 	}
 }
 
-// wasAsked reports whether the command ended because it was asked to. The terminal signals only its
-// foreground process group, and so only the command.
+// wasAsked returns End.Asked. A signal from the terminal, which reaches only the foreground process
+// group, is not passed on by this process, so wasAsked also checks which signal ended the command.
 func (p *Process) wasAsked() bool {
 	if p.asked || !p.status.Signaled() {
 		return p.asked

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchdog is the wrapper's end of the process that starts the command. The watchdog kills the
-// command if the wrapper cannot: after a kill -9, or frozen past the deadline.
+// watchdog is the wrapper's view of the watchdog process, which starts the command. The watchdog
+// kills the command if the wrapper was killed, or if the wrapper is frozen until the deadline.
 type watchdog struct {
 	link
 	pid int
 	due time.Time // the last deadline sent
 }
 
-// startWatchdog starts this program again, in its own process group, which signals to our group do
-// not reach. It stays in the same session, so that the command has a terminal. It inherits the
-// files of lock, whose numbers are returned.
+// startWatchdog starts this program again as a watchdog. The watchdog has its own process group, so
+// signals to our group do not reach it. It stays in our session, so that the command has a
+// terminal. It inherits the files of lock, whose descriptors are returned.
 func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
 	self, err := ownProgram()
 	if err != nil {
@@ -68,8 +68,8 @@ func Ready() error {
 	return nil
 }
 
-// ownProgram returns a path of this program. The link of the kernel works even after a new version
-// has replaced the file.
+// ownProgram returns a path of this program. On Linux that is a link that works even after a new
+// version has replaced the file.
 func ownProgram() (string, error) {
 	const link = "/proc/self/exe"
 	if _, err := os.Stat(link); err == nil {
@@ -95,8 +95,8 @@ func (w *watchdog) inform(deadline time.Time) {
 	w.due = deadline
 }
 
-// order sends an order. If the socket is full, the watchdog is not working: order kills it, and the
-// wrapper does its work.
+// order sends an order. If the socket stays full, the watchdog is frozen. Then order kills it, and
+// the wrapper takes over its work.
 func (w *watchdog) order(o order) {
 	if w.send(o) != nil {
 		w.kill()
@@ -106,11 +106,11 @@ func (w *watchdog) order(o order) {
 // kill ends the watchdog.
 func (w *watchdog) kill() { _ = children.signal(w.pid, unix.SIGKILL) }
 
-// goOn continues a stopped watchdog.
-func (w *watchdog) goOn() { _ = children.signal(w.pid, unix.SIGCONT) }
+// resume continues a stopped watchdog.
+func (w *watchdog) resume() { _ = children.signal(w.pid, unix.SIGCONT) }
 
-// inheritable duplicates files so that a child inherits them under the same numbers. It uses
-// numbers from 100, since the caller may use lower ones itself.
+// inheritable duplicates files so that a child inherits them under the same descriptors. It prefers
+// descriptors from 100, since the caller of fencelock may pass lower ones on to the command.
 func inheritable(files []*os.File) (dups []*os.File, err error) {
 	for _, f := range files {
 		fd := -1

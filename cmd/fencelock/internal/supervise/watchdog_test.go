@@ -13,7 +13,8 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 )
 
-// A watchdog is told when to begin to kill, never too late.
+// TestUntil: the watchdog starts to kill at least KillReserve before the deadline. The result for a
+// past deadline is not zero, which would mean no deadline.
 func TestUntil(t *testing.T) {
 	until, now := supervise.Until(time.Now().Add(time.Hour))
 	if left := until - now; left > time.Hour-supervise.KillReserve || left < time.Hour/2 {
@@ -24,8 +25,8 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// TestStartAfterTheDeadline: a wrapper that froze before it could start the command has lost its
-// lock when it goes on.
+// TestStartAfterTheDeadline: if the wrapper was frozen before the start and the deadline has
+// passed, the watchdog does not start the command.
 func TestStartAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
