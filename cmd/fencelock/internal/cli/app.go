@@ -57,7 +57,7 @@ func (a *app) with(fn func(context.Context, driver.Engine) error) error {
 	return a.within(ctx, func(engine driver.Engine) error { return fn(ctx, engine) })
 }
 
-// within is with for a context that endedBySignals has returned.
+// within does the work of with, for a context that endedBySignals has returned.
 func (a *app) within(ctx context.Context, fn func(driver.Engine) error) error {
 	engine, closeEngine, err := a.open(ctx)
 	if err == nil {

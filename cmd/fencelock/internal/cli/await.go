@@ -34,16 +34,16 @@ func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fence
 	return lock, signals, err
 }
 
-// endedBySignals returns a context that supervise.EndSignals cancel, with an exitError as the
-// cause. Signals that were ignored at the start stay ignored. After the returned function has
-// returned, no further signal counts.
+// endedBySignals returns a context that is cancelled by supervise.EndSignals, with an exitError as
+// the cause. Signals that were ignored at the start stay ignored. The returned function stops the
+// listener; later signals have no effect on the context.
 func endedBySignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
 	supervise.Notify(signals, supervise.EndSignals...)
-	heard := make(chan struct{})
+	drained := make(chan struct{})
 	go func() { // ends at the first signal, or when the wait ends
-		defer close(heard)
+		defer close(drained)
 		if s, ok := <-signals; ok {
 			cancel(gaveUp(s))
 		}
@@ -51,7 +51,7 @@ func endedBySignals(parent context.Context) (context.Context, func()) {
 	return ctx, sync.OnceFunc(func() {
 		signal.Stop(signals)
 		close(signals) // a signal in it is still read
-		<-heard
+		<-drained
 		cancel(nil)
 	})
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// A signal that comes in the instant of the grant ends the wait, or reaches the command.
+// TestSignalInTheInstantOfTheGrant: a signal that arrives at the moment of the grant either ends
+// the wait or is delivered to the command.
 func TestSignalInTheInstantOfTheGrant(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // or whoever waits for signals would be the first, nearly always
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // otherwise the goroutine of await would nearly always get the signal first
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, unix.SIGTERM)
 	defer signal.Stop(came)

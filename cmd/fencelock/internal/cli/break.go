@@ -68,7 +68,7 @@ func (c *breakCmd) Run(a *app) error {
 		return err
 	})
 	switch {
-	case token != 0: // the token shuts out a process that still keeps the lock
+	case token != 0: // a guard refuses a process that still keeps the lock, since its token is smaller
 		return errors.Join(a.printToken(token, broken{c.Name, token}), err)
 	case errors.Is(err, driver.ErrNotHeld):
 		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held\ntry: fencelock ls", termtext.Word(c.Name))}

@@ -80,7 +80,7 @@ func (c *command) flags(cmd *cobra.Command) {
 const (
 	defaultTTL   = 30 * time.Second
 	shortestTTL  = time.Second            // a busy machine cannot stop a command in less
-	renewReserve = 200 * time.Millisecond // so that a late renewal does not lose the lock
+	renewReserve = 200 * time.Millisecond // how late a renewal may be without losing the lock
 )
 
 // check validates the flags and sets defaults.
@@ -94,8 +94,8 @@ func (c *command) check() (err error) {
 	return cmp.Or(driver.CheckName(c.Name), c.checkSignal(), c.checkTimes())
 }
 
-// commandOf returns the command to run, from words, which may begin with "--", or from a line for
-// the shell. It returns none if there is none: limit needs no command.
+// commandOf returns the command to run: words, without a leading "--", or a shell that runs line.
+// It returns no command if both are empty, since limit needs none.
 func commandOf(words []string, line string) ([]string, error) {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -166,8 +166,8 @@ func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan 
 	}
 }
 
-// on finds the command, opens the engine and calls f with both. It reports a command that cannot
-// run before anybody waits for a lock.
+// on finds the command, opens the engine and calls f with both. If the command cannot run, on fails
+// before the wait for a lock.
 func (c *command) on(a *app, f func(engine driver.Engine, path string) error) error {
 	outliveReaders()
 	path, err := supervise.Lookup(c.Command[0])

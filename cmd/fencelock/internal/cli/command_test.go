@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Without a URL each host and each user has locks of its own, and is told so, and what to do.
+// TestDirectoryOfOneUserIsTold: without a URL, a message says that the locks are those of one user
+// on one host, and how to share locks with others.
 func TestDirectoryOfOneUserIsTold(t *testing.T) {
 	env := func(name string) string { return map[string]string{"HOME": "/home/u"}[name] }
 	const several = "; for several hosts set FENCELOCK_URL=redis://..., for several users FENCELOCK_URL=file:///path?group=NAME\n"

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// What is typed is split at spaces; nothing behind the last one is an empty word. Shells offer
-// of these words those that begin with what is typed, and files where none does and the line
-// ends with 0.
+// TestComplete checks the words that __complete offers. The typed line is split at spaces, so a
+// space at its end adds an empty word. The number at the end of the output is a directive of cobra:
+// with :0 the shell offers files if no word matches, with :4 it does not.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
@@ -40,7 +40,7 @@ func TestComplete(t *testing.T) {
 		"elect x -- ":               ":0",
 		"once k -- a --ttl ":        ":0",
 		"nonesuch ":                 ":4",
-		"break --":                  "--reason :4", // it must be given
+		"break --":                  "--reason :4", // the flag is required
 		"break --reason x --":       "--help --json --url --verbose --force :4",
 		"init ":                     ":4",
 	} {

@@ -11,8 +11,8 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
-// completions is what is typed, with a tab behind it, and what it becomes. The rest of
-// the line is there for a shell that offers more than one word.
+// completions are typed lines, and what a tab at their end completes them to. For each line at most
+// one word matches.
 var completions = []struct{ typed, want string }{
 	{"stat", "status"},
 	{"run --nonb", "run --nonblock"},
@@ -25,10 +25,11 @@ var completions = []struct{ typed, want string }{
 	{"break --reason x invoice:4", "break --reason x invoice:42"},
 	{"run x -- onlyone", "run x -- onlyonesuchcommand"},
 	{"run -n x -- cat unusual", "run -n x -- cat unusualfile"},
-	{"status reb", "status reb"}, // a name that is a piece of script is not offered
+	{"status reb", "status reb"}, // a name that contains shell syntax is not offered
 }
 
-// evaluated is what a script would run that evaluates what is typed.
+// evaluated are typed lines that would create the file pwned if the completion script evaluated
+// them.
 var evaluated = []string{
 	"run x -c 'true && touch pwned' --tt", "run --note 'a; touch pwned' --tt", "status $(touch pwned) ni", "status (touch pwned) ni", "status `touch pwned` ni",
 	"status $(touch pwned", "run x -- echo $(touch pwned) --tt", "run x -- echo >pwned --tt", "ls >pwned --sc",
@@ -48,8 +49,8 @@ func TestCompletionInZsh(t *testing.T) {
 	completeInTerminal(t, "bindkey -e; autoload -Uz compinit && compinit -u -D", "zsh", "-f", "-i")
 }
 
-// completeInTerminal types into a shell. The line that came of it is run as arguments
-// of printf, so that what the terminal shows meanwhile does not matter.
+// completeInTerminal types each line into a shell and completes it. It then puts printf before the
+// completed line and runs that, so that the test need not parse what the shell displays.
 func completeInTerminal(t *testing.T, setup, shell string, args ...string) {
 	dir := completionDir(t, shell)
 	cmd := exec.Command(shell, args...)
@@ -67,7 +68,7 @@ func completeInTerminal(t *testing.T, setup, shell string, args ...string) {
 			t.Errorf("%q became %q, want %s", c.typed, got, want)
 		}
 	}
-	for _, typed := range evaluated { // and take it back
+	for _, typed := range evaluated { // the line is cleared and not run
 		s.enter("fencelock " + typed + "\t\x05\x15echo end-$((1+1))\n")
 		s.expect("end-2")
 	}
@@ -99,7 +100,7 @@ func TestCompletionInFish(t *testing.T) {
 	}
 }
 
-// completionDir is a directory with what is completed, and locks that are held.
+// completionDir returns a directory with the files and the held locks that the lines complete to.
 func completionDir(t *testing.T, shell string) string {
 	if _, err := exec.LookPath(shell); err != nil {
 		t.Skipf("%s is not here; try: .ci/need shells", shell)

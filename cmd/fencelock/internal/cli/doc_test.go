@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The package comment is what the pages of modules show, and says what the help does.
+// TestDocNamesEveryVerbAndCode: the package comment, which pkg.go.dev shows, lists every verb and
+// exit code.
 func TestDocNamesEveryVerbAndCode(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../doc.go")

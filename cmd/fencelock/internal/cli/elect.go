@@ -28,7 +28,7 @@ type electCmd struct {
 	command
 
 	reached atomic.Bool    // the server has answered
-	last    chan os.Signal // the signals of the last term
+	last    chan os.Signal // receives the signals of the previous term
 	pause   time.Duration  // before the next campaign
 	fails   int            // terms in a row whose command failed at once
 }
@@ -158,8 +158,8 @@ const (
 	lastRetry  = 5 * time.Second // after an outage a new leader starts within this time
 )
 
-// insist acquires the lock. It retries after failures that may be temporary, but only if the server
-// has answered before: until then the URL may be wrong.
+// insist acquires the lock. It retries after errors that may be temporary, but only if the server
+// has answered before, since until then the URL may be wrong.
 func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence *outage) (*fencelock.Lock, error) {
 	for pause := retry.NewBackoff(firstRetry, lastRetry); ; pause.Wait(ctx) {
 		lock, err := locker.Acquire(ctx, c.Name)
@@ -170,8 +170,8 @@ func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence
 	}
 }
 
-// passes reports whether a retry may succeed. An error that a person must fix ends elect, so that a
-// supervisor of elect notices it.
+// passes reports whether err may be temporary, so that a retry may succeed. Other errors need a
+// change by a person. They end elect, so that a service manager reports them.
 func passes(err error) bool {
 	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
 }
@@ -196,9 +196,9 @@ func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
 	}
 }
 
-// stoppable lets the terminal stop this process while no command runs, until the returned function
-// is called. This is needed because SIGTSTP has no default effect any more after a term has
-// listened to it. If now is set, the terminal has already asked for it.
+// stoppable makes SIGTSTP stop this process until the returned function is called. elect needs it
+// while no command runs, since SIGTSTP has lost its default effect once a term has listened to it.
+// If now is set, SIGTSTP has already arrived and stops this process at once.
 func stoppable(now bool) func() {
 	stops, done := make(chan os.Signal, 1), make(chan struct{})
 	if now {

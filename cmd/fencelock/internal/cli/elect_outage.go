@@ -15,7 +15,7 @@ import (
 )
 
 // outage reports from time to time that the server is unreachable. A waiting process may run for
-// weeks, and nobody would notice that it waits in vain.
+// weeks, and without these reports an outage would go unnoticed.
 type outage struct {
 	app     *app
 	reached *atomic.Bool // the server has answered
@@ -31,7 +31,7 @@ const (
 	repeatWord = 5 * time.Minute // interval of the reports of one outage
 )
 
-// note reports an error of the server: the first one at once, later ones rarely.
+// note reports an error of the server: the first one at once, later ones every repeatWord.
 func (o *outage) note(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

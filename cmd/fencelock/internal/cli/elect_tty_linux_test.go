@@ -17,7 +17,7 @@ func TestElectTerminal(t *testing.T) {
 	s.expect("got-one")
 	s.expect("the command exited with code 3; campaigning for \"x\" again in 1s")
 
-	// The second term has the terminal as the first one had, and ignores no more.
+	// The command of the second term has the terminal too, and ignores the same signals.
 	if second := s.expect(`SigIgn:=[0-9a-f]+-2`); ignored(second) != ignored(first) {
 		t.Errorf("the commands ignore %q and %q", ignored(first), ignored(second))
 	}
@@ -28,7 +28,7 @@ func TestElectTerminal(t *testing.T) {
 	s.enter("two\n")
 	s.expect("got-two")
 
-	// What the terminal interrupts does not begin again.
+	// After an interrupt from the terminal, elect does not restart the command.
 	s.expect(`SigIgn:=[0-9a-f]+-2`)
 	s.enter("\x03")
 	s.expect(`\$ `) // what is typed before is flushed
@@ -36,7 +36,7 @@ func TestElectTerminal(t *testing.T) {
 	s.expect("code-130")
 }
 
-// ignored is the last mask in text.
+// ignored returns the mask of ignored signals at the end of text.
 func ignored(text string) string { return text[len(text)-len("0000000000000000-2"):] }
 
 func TestElectTerminalStandby(t *testing.T) {
@@ -54,14 +54,14 @@ func TestElectTerminalStandby(t *testing.T) {
 	s.expect("end-2")
 }
 
-// Between two terms the terminal stops us as it stops anybody.
+// TestElectTerminalPause: between two terms, Ctrl-Z stops elect.
 func TestElectTerminalPause(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	s.enter("fencelock elect --restart x -- sh -c 'exit 3'\n")
 	s.expect("campaigning for \"x\" again in 2s")
-	// On a slow machine the key may come when a term has begun. It is for the command
-	// then, which ends all the same.
+	// On a slow machine the key may arrive after the next term has begun. Then the command receives
+	// it and exits anyway, and the loop sends the key again in the next pause.
 	for stopped := false; !stopped; {
 		s.enter("\x1a")
 		stopped = strings.HasSuffix(s.expect(`Stopped|again in \d`), "Stopped")

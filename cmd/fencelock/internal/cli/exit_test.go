@@ -15,7 +15,7 @@ func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		want   int
-		passes bool // whether elect tries again
+		passes bool // whether elect retries
 	}{
 		{nil, 0, true},
 		{errors.New("anything"), 1, true},
@@ -30,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 		{&supervise.StartError{Reason: supervise.NotFound, Err: errors.New("no")}, 127, true},
 		{&supervise.StartError{Reason: supervise.NotExecutable, Err: errors.New("no")}, 126, true},
 		{&supervise.StartError{Reason: supervise.Failed, Err: errors.New("no")}, 71, true},
-		{fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrConfig), 78, false}, // what no retry mends comes first
+		{fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrConfig), 78, false}, // the error that no retry can fix decides
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)

@@ -12,8 +12,9 @@ import (
 	"github.com/fencelock/fencelock/filelock"
 )
 
-// A lock on files that is lost before the command has inherited it is a lost lock, for which
-// elect campaigns again, and nothing of ours that does not start.
+// TestLossBeforeTheCommandInherits: if a lock on files is lost before the command inherits its
+// file, hold reports a lost lock, after which elect campaigns again. It does not report a failed
+// start.
 func TestLossBeforeTheCommandInherits(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
-// On a terminal init asks, and takes nothing but yes for an answer.
+// TestInitAsks: on a terminal, init asks for confirmation and accepts only the full word yes.
 func TestInitAsks(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartRedis(t)

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silentServer returns the port of a server that takes connections and says nothing, and what
-// waits until somebody is connected.
+// silentServer returns the port of a server that accepts connections and never answers, and a
+// function that waits for a connection.
 func silentServer(t *testing.T) (port string, wait func()) {
 	silent, err := net.Listen("tcp4", ":0")
 	must(t, err)
@@ -32,9 +32,10 @@ func silentServer(t *testing.T) (port string, wait func()) {
 	}
 }
 
-// A verb whose server is silent ends by the signal that it gets, with the exit code of that signal,
-// and says nothing of goroutines. Ctrl-C kills it, so that a shell's loop stops. watch ends with 0,
-// since a signal is how it is told that its reader has seen enough.
+// TestSignalsWhileTheServerIsSilent: a verb whose server does not answer ends when it receives a
+// signal, with the exit code of that signal and without a dump of its goroutines. After SIGINT it
+// dies of SIGINT, so that a shell stops its loop. watch exits with 0, since a signal is the usual
+// way to end it.
 func TestSignalsWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	interrupt, redlockHasNo := unix.SIGINT, map[string]bool{"jobs": true, "limit": true, "once": true, "resize": true}
@@ -82,7 +83,8 @@ func TestSignalsWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// Whoever waits for a lock leaves the queue by every signal that ends a process.
+// TestSignalsThatEndAWait: each signal that asks a process to end also ends its wait, and removes
+// it from the queue.
 func TestSignalsThatEndAWait(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -104,7 +106,8 @@ func TestSignalsThatEndAWait(t *testing.T) {
 	}
 }
 
-// The new token is told where nobody reads stdout: it cannot be had again.
+// TestTokenThatNobodyReads: if stdout cannot be written, the error on stderr contains the new
+// token, since it cannot be read again.
 func TestTokenThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

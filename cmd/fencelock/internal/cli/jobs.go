@@ -20,14 +20,14 @@ import (
 
 // jobsCmd is the verb jobs, for the jobs of package cron and of run --tick.
 type jobsCmd struct {
-	First  string // a prefix, or what to do with the job Name
-	Name   string // with list, a prefix
+	First  string // a prefix of job names, or one of the words below
+	Name   string // after pause and resume the name of a job, after list a prefix
 	Reason string
 }
 
-// Words that may stand in the place of a prefix.
+// Words that First may be instead of a prefix.
 const (
-	listJobs  = "list" // to list jobs whose names start with one of these words
+	listJobs  = "list" // for a prefix that is itself one of these words
 	pauseJob  = "pause"
 	resumeJob = "resume"
 )

@@ -103,8 +103,9 @@ func (c *limitCmd) check() (err error) {
 // limitPatience is the timeout of a request to the engine. The wait for a turn is not part of it.
 const limitPatience = 5 * time.Second
 
-// Run takes the events, waits for the turn, and becomes the command. A signal during the wait
-// returns the events. After the wait, signals are for the command, so nothing listens to them.
+// Run takes the events, waits for the turn, and replaces this process with the command. If a signal
+// ends the wait, Run returns the events. After the wait, Run handles no signals, since they are for
+// the command.
 func (c *limitCmd) Run(a *app) error {
 	path, err := "", error(nil)
 	if len(c.Command) > 0 {
@@ -131,8 +132,8 @@ func (c *limitCmd) Run(a *app) error {
 	return supervise.Exec(path, c.Command, a.environment(c.PassURL)) // only the command is needed from here on
 }
 
-// ratesOf returns the rates of an engine, or rates on its records, which cost a read and a write
-// per take.
+// ratesOf returns the rates of an engine. If the engine has none, it returns rates that are stored
+// in records of the engine, which cost a read and a write for each take.
 func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	if rates, ok := engine.(driver.RateLimiter); ok {
 		return rates, nil
@@ -143,8 +144,8 @@ func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	return nil, fmt.Errorf("%w: %s has no rates", driver.ErrUnsupported, engine.Traits().Engine)
 }
 
-// take waits for the turn, unless it is too far away. It returns events that are not used, unless
-// another process has taken some since.
+// take reserves the events and waits for their turn. It fails if the turn is too far away. If the
+// wait fails, it returns the events, unless another process has taken some since.
 func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error {
 	r, err := c.reserve(ctx, l)
 	limited, tooMany := errors.AsType[*ratelimit.LimitedError](err)

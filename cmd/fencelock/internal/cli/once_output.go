@@ -17,7 +17,7 @@ import (
 	"github.com/fencelock/fencelock/idempotent"
 )
 
-// output is what a command writes. It is passed on at once, and its beginning is kept.
+// output passes on what a command writes, without delay, and keeps the beginning of each stream.
 type output struct{ streams [2]*stream }
 
 // newOutput keeps up to most bytes of stdout, and of stderr.

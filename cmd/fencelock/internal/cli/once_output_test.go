@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// gate is a writer that takes nothing before it is opened.
+// gate is a writer whose Write blocks until opened is closed.
 type gate struct {
 	opened chan struct{}
 	bytes.Buffer
@@ -20,10 +20,10 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.Buffer.Write(p)
 }
 
-// TestOutputInOrder: a reader that begins to read as the command ends gets everything in
-// its order, and what is kept is its beginning.
+// TestOutputInOrder: a reader that starts to read when the command ends gets all output in order,
+// and the beginning of the output is kept.
 func TestOutputInOrder(t *testing.T) {
-	const chunk, chunks, most = 32 << 10, 4, 100_000 // two in a pipe, one read, one on its way
+	const chunk, chunks, most = 32 << 10, 4, 100_000 // two in the pipe, one read, one being written
 	for range 50 {
 		out := &gate{opened: make(chan struct{})}
 		a := &app{stdout: out, stderr: io.Discard}

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOnceWhoseReaderDoesNotRead: the outcome is stored when the command has ended, and
-// others get it, whether anybody reads the output of the first. A signal ends who waits for
-// a reader, also who only repeats what was kept.
+// TestOnceWhoseReaderDoesNotRead: the outcome is stored when the command has ended, even if nobody
+// reads the output, and other processes get it. A signal ends a process that waits for its reader,
+// whether it ran the command or repeats a stored outcome.
 func TestOnceWhoseReaderDoesNotRead(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("seq", "1", "5000").Output()
@@ -23,8 +23,8 @@ func TestOnceWhoseReaderDoesNotRead(t *testing.T) {
 		t.Run(blocked, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
-			// signalled asks for the key, and is told to end when all has come by the stream
-			// that is not blocked, and during has returned.
+			// signalled runs once with the key k and one blocked stream. When the other stream has
+			// delivered all output and during has returned, it sends TERM to the process.
 			signalled := func(file string, during func()) {
 				t.Helper()
 				f, err := os.Create(h.path(file))
@@ -52,8 +52,9 @@ func TestOnceWhoseReaderDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestOnceKeepsTheOutputOfAnOrphan: what has left the session of the command, its parent and its
-// environment is the command's all the same, also beside processes that are not.
+// TestOnceKeepsTheOutputOfAnOrphan: a process that the command started belongs to the command even
+// after it has left its session, its parent and its environment. A child of the shell that became
+// fencelock does not belong to the command.
 func TestOnceKeepsTheOutputOfAnOrphan(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reader is the reader of our stdout or stderr, which may be slow or gone. A goroutine writes for
-// it, so nothing else has to wait.
+// reader writes to our stdout or stderr in a goroutine of its own, so that a slow or missing reader
+// of the stream does not block the rest of the program.
 type reader struct {
 	name string
 	to   io.Writer
@@ -23,7 +23,7 @@ type reader struct {
 	err  error         // of the first write that failed; valid after done
 }
 
-// newReaders returns the readers of our stdout and stderr.
+// newReaders returns readers for our stdout and stderr, and starts their goroutines.
 func newReaders(a *app) (both [2]*reader) {
 	for i, r := range []*reader{{name: "stdout", to: a.stdout}, {name: "stderr", to: unqueued(a.stderr)}} {
 		r.next, r.done = make(chan []byte), make(chan struct{})
@@ -41,8 +41,8 @@ func unqueued(w io.Writer) io.Writer {
 	return w
 }
 
-// write writes everything it receives. After an error it writes nothing more, but the command
-// continues, since others need its outcome.
+// write writes everything it receives. After an error it discards the rest. The command continues,
+// since other processes may need its outcome.
 func (r *reader) write() {
 	defer close(r.done)
 	pass := func(p []byte) {
@@ -56,8 +56,8 @@ func (r *reader) write() {
 	pass(r.rest)
 }
 
-// take hands p to the reader once everything before it is written. It reports false if over is
-// closed first.
+// take hands p to the goroutine when everything before p has been written. It returns false if over
+// is closed first.
 func (r *reader) take(p []byte, over <-chan struct{}) bool {
 	select {
 	case r.next <- p:
@@ -67,17 +67,17 @@ func (r *reader) take(p []byte, over <-chan struct{}) bool {
 	}
 }
 
-// end hands over the last part without waiting.
+// end hands over the last part. It does not block.
 func (r *reader) end(rest []byte) {
 	r.rest = rest
 	close(r.next)
 }
 
-// deliver waits until the readers have received everything or ctx ends. It returns the error of a
-// signal that has ended ctx, see endedBySignals, and an error if a write failed although the reader
-// exists.
+// deliver waits until everything has been written or ctx ends. If a signal ended ctx, it returns
+// the error of that signal; see endedBySignals. It returns the error of a failed write, except for
+// a pipe without a reader.
 func (a *app) deliver(ctx context.Context, readers [2]*reader) error {
-	signal.Reset(unix.SIGTSTP) // no command is left to pass it on to
+	signal.Reset(unix.SIGTSTP) // the command has ended, so the signal is not passed on any more
 	for _, r := range readers {
 		select {
 		case <-r.done:

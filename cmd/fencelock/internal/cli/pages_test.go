@@ -21,16 +21,16 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// shown is a command of a page, and the output that the page shows.
+// shown is a command on a page, and the output that the page shows for it.
 type shown struct{ page, command, output string }
 
-// pagesWithOutput are the pages whose blocks begin with "$ fencelock".
+// pagesWithOutput are the pages with blocks that begin with "$ fencelock".
 var pagesWithOutput = []string{
 	"operations.md", "cron.md", "leader-election.md",
 	"engines/files.md", "engines/postgres.md", "engines/postgres-internals.md",
 }
 
-// outputsShown returns what the pages show of the command's output.
+// outputsShown returns every command with its output from these pages.
 func outputsShown(t *testing.T) (all []shown) {
 	t.Helper()
 	block := regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
@@ -38,7 +38,7 @@ func outputsShown(t *testing.T) (all []shown) {
 		b, err := os.ReadFile(filepath.Join("../../../../docs", page))
 		must(t, err)
 		for _, m := range block.FindAllStringSubmatch(string(b), -1) {
-			if m[1] != "" { // a block of some language
+			if m[1] != "" { // a block with a language, such as go
 				continue
 			}
 			for part := range strings.SplitSeq("\n"+m[2], "\n$ ") {
@@ -51,7 +51,7 @@ func outputsShown(t *testing.T) (all []shown) {
 	return all
 }
 
-// alike replaces what differs from one run to the next.
+// alike replaces the parts of an output that differ between runs, such as owners and times.
 func alike(output string) string {
 	for _, r := range []struct{ pattern, with string }{
 		{`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`, "OWNER"},
@@ -75,18 +75,19 @@ type pageTest struct {
 	host
 
 	mu   sync.Mutex // guards left
-	left []shown    // of all pages, what no command has printed yet
+	left []shown    // outputs on the pages that no command has printed yet
 }
 
-// at prepares a command with its locks at url, in a directory that has the script of the pages.
+// at returns a command with the locks of url, in a directory that has the script that the pages
+// use.
 func (p *pageTest) at(url string, args ...string) *exec.Cmd {
 	cmd := p.command("fencelock", args...)
 	cmd.Env, cmd.Dir = append(cmd.Env, "FENCELOCK_URL="+url), p.dir
 	return cmd
 }
 
-// run runs a command of a page until it prints what the page shows, since others may not have
-// done yet what it is to show.
+// run runs a command of a page until it prints what the page shows. It repeats the command, since
+// the processes whose state the command prints may not have reached that state yet.
 func (p *pageTest) run(t *testing.T, url, page, command string) {
 	t.Helper()
 	args := strings.Fields(command)[1:]
@@ -110,7 +111,7 @@ func (p *pageTest) run(t *testing.T, url, page, command string) {
 	t.Errorf("docs/%s does not show what %q prints:\n%s", page, command, printed)
 }
 
-// printed reports whether the pages show s, and notes that it was printed.
+// printed reports whether the pages show s, and removes s from left.
 func (p *pageTest) printed(s shown) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *pageTest) printed(s shown) bool {
 	return i >= 0
 }
 
-// hold runs a command in the background until the test ends, and returns where its stderr goes.
+// hold runs a command in the background until the test ends, and returns the file with its stderr.
 func (p *pageTest) hold(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	f, err := os.CreateTemp(p.dir, "stderr")
@@ -137,7 +138,7 @@ func (p *pageTest) hold(t *testing.T, url string, args ...string) string {
 	return f.Name()
 }
 
-// TestPagesShowWhatIsPrinted: the outputs on the pages are those of the command, but for numbers,
+// TestPagesShowWhatIsPrinted: the command prints the outputs on the pages, except for numbers,
 // times, owners and hosts.
 func TestPagesShowWhatIsPrinted(t *testing.T) {
 	t.Parallel()

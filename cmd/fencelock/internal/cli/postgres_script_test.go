@@ -15,7 +15,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
-// startPostgres are the "pg" commands that start something, as startCommands.
+// startPostgres are the "pg" commands that start a server or a proxy, as startCommands.
 var startPostgres = map[string]func(s *scriptServers, tb scriptTB, name string, args []string){
 	"start": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		s.addPostgres(tb, name, pgtest.StartPostgres(tb, args...))
@@ -43,10 +43,16 @@ func (s *scriptServers) addPostgres(tb scriptTB, name string, p *pgtest.Postgres
 	tb.ts.Setenv(name+"_DIR", p.Dir())
 }
 
-// scriptPostgres is "pg start NAME [SETTING...]", "pg standby NAME PRIMARY", "pg
-// pooler NAME SERVER MODE [SETTING...]", "pg proxy NAME SERVER", which all set
-// NAME to a URL, "pg drop PROXY", "pg freeze|thaw|kill|restart NAME", and "pg do
-// NAME SQL", which prints the first value of the answer.
+// scriptPostgres implements the script command pg. The first four forms set the variable NAME to a
+// URL:
+//
+//	pg start NAME [SETTING...]
+//	pg standby NAME PRIMARY
+//	pg pooler NAME SERVER MODE [SETTING...]
+//	pg proxy NAME SERVER
+//	pg drop PROXY                      lose all traffic, keep the connections open
+//	pg freeze|thaw|kill|restart NAME
+//	pg do NAME SQL                     print the first value of the result
 func scriptPostgres(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < 2 {

@@ -19,8 +19,8 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
-// scriptTB lets a script start servers: what fails, fails the script, and what
-// was started ends with the script.
+// scriptTB is the testing.TB for servers that a script starts. A failure fails the script, and the
+// servers stop at the end of the script.
 type scriptTB struct {
 	testing.TB
 	ts *testscript.TestScript
@@ -36,11 +36,10 @@ func (s scriptTB) Errorf(f string, a ...any) { s.ts.Fatalf(f, a...) }
 func (s scriptTB) Fatal(args ...any)         { s.ts.Fatalf("%s", fmt.Sprintln(args...)) }
 func (s scriptTB) Fatalf(f string, a ...any) { s.ts.Fatalf(f, a...) }
 
-// serversKey finds the servers of a script.
+// serversKey is the key of the scriptServers among the values of a script.
 type serversKey struct{}
 
-// scriptServers are the servers a script has started, by the name it gave them,
-// and when each was frozen last.
+// scriptServers are the servers that a script has started, by name, and when each was last frozen.
 type scriptServers struct {
 	redis    map[string]*redistest.Redis
 	postgres map[string]*pgtest.Postgres
@@ -57,8 +56,8 @@ func newScriptServers() *scriptServers {
 	}
 }
 
-// startCommands are the "redis" commands that start something; each is given the
-// arguments after the name and sets the variable of that name to the address.
+// startCommands are the "redis" commands that start a server or a proxy. Each receives the
+// arguments after the name, and sets the variable of that name to the address.
 var startCommands = map[string]func(s *scriptServers, tb scriptTB, name string, args []string){
 	"start": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		s.add(tb, name, redistest.StartRedis(tb, args...))
@@ -109,7 +108,7 @@ func (s *scriptServers) add(tb scriptTB, name string, r *redistest.Redis) {
 	tb.ts.Setenv(name, r.Addr())
 }
 
-// drop makes a proxy lose everything from now on; false if there is no such proxy.
+// drop makes a proxy lose all traffic from now on. It returns false if the proxy does not exist.
 func (s *scriptServers) drop(name string) bool {
 	p := s.proxies[name]
 	if p == nil {
@@ -120,12 +119,16 @@ func (s *scriptServers) drop(name string) bool {
 	return true
 }
 
-// scriptRedis is "redis start|tls|sentinel|cluster NAME [SETTING...]", "redis
-// nodes NAME N [SETTING...]", which starts NAME1 to NAMEN, "redis replica NAME
-// MASTER", "redis proxy NAME SERVER", "redis drop PROXY", which loses
-// everything and closes nothing, "redis freeze|thaw|kill|restart NAME", "redis do NAME
-// COMMAND...", which prints the reply, and "redis expires NAME": every key there
-// has a time to live.
+// scriptRedis implements the script command redis:
+//
+//	redis start|tls|sentinel|cluster NAME [SETTING...]
+//	redis nodes NAME N [SETTING...]    start NAME1 to NAMEN
+//	redis replica NAME MASTER
+//	redis proxy NAME SERVER
+//	redis drop PROXY                   lose all traffic, keep the connections open
+//	redis freeze|thaw|kill|restart NAME
+//	redis do NAME COMMAND...           print the reply
+//	redis expires NAME                 fail if a key has no time to live
 func scriptRedis(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < 2 {
@@ -163,7 +166,7 @@ func scriptRedis(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	}
 }
 
-// wantExpiries fails for a key that would stay for ever.
+// wantExpiries fails if a key has no time to live.
 func wantExpiries(tb scriptTB, r *redistest.Redis) {
 	for key := range strings.FieldsSeq(r.Do(tb, "KEYS", "*")) {
 		if r.Do(tb, "PTTL", key) == "-1" {
@@ -172,8 +175,8 @@ func wantExpiries(tb scriptTB, r *redistest.Redis) {
 	}
 }
 
-// scriptEnded is "ended PIDFILE NAME D": the process is gone before D has passed
-// since the redis NAME was frozen, or the proxy NAME dropped.
+// scriptEnded implements "ended PIDFILE NAME D". It waits for the end of the process, and fails if
+// that is later than D after the server NAME was frozen or the proxy NAME dropped.
 func scriptEnded(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: ended PIDFILE NAME DURATION")
@@ -191,7 +194,7 @@ func scriptEnded(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// running reports whether a process lives; one that waits to be reaped does not.
+// running reports whether a process exists and is not a zombie.
 func running(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

@@ -51,7 +51,7 @@ func (c *resignCmd) Run(a *app) error {
 		return err
 	})
 	switch {
-	case token != 0: // the token shuts the old leader out, even if it continues
+	case token != 0: // a guard refuses the old leader, even if it continues, since its token is smaller
 		return errors.Join(a.printToken(token, resigned{c.Name, token, leader.Owner, leader.Host, leader.PID, leader.Term}), err)
 	case errors.Is(err, driver.ErrNotHeld):
 		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s has no leader\ntry: fencelock status %s", termtext.Word(c.Name), termtext.ShellWord(c.Name))}

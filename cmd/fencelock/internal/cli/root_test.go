@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// readRun reads a command line of run.
+// readRun parses a command line of run.
 func readRun(args ...string) (*runCmd, error) {
 	c, root := new(runCmd), newRoot(new(app))
 	cmd := &cobra.Command{Use: "read [flags] NAME -- CMD [ARG]...", PreRunE: checked(c.check), Run: func(*cobra.Command, []string) {}}
@@ -119,7 +119,8 @@ func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Help needs nothing that the command would need, is on stdout, and fits into a terminal.
+// TestHelp: each help is printed on stdout and fits into a terminal, without the arguments that the
+// verb requires.
 func TestHelp(t *testing.T) {
 	t.Setenv("FENCELOCK_URL", "redis://u:s3cret@h")
 	root := newRoot(new(app))

@@ -25,7 +25,7 @@ type runCmd struct {
 	Shared  bool          // share the lock
 	Limit   int           // of all holders together; 0 is no limit
 	Weight  int           // share of the limit; 0 means 1
-	MinHold time.Duration // nobody gets the lock again before this is over
+	MinHold time.Duration // how long after an acquisition the lock cannot be acquired again
 	Tick    time.Duration // interval of the schedule; 0 is no schedule
 	OnLost  string        // terminate or ignore
 	Close   bool          // do not wait for processes that the command leaves behind

@@ -18,9 +18,9 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
-// TestBrokenIsNotBusy: an engine that cannot be asked never looks like a lock that is
-// held, whether the name is held or free. A job of cron that is quiet when busy would
-// skip on every host, for as long as the engine is away.
+// TestBrokenIsNotBusy: an unreachable engine is never reported as a busy lock, whether the name is
+// held or free. Otherwise a cron job that skips its run when the lock is busy would skip it on
+// every host without a message, as long as the engine is unreachable.
 func TestBrokenIsNotBusy(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestBrokenIsNotBusy(t *testing.T) {
 	})
 }
 
-// under is refuses while a fault goes on.
+// under calls refuses during a fault.
 func under(t *testing.T, fault, url string, begin, end func(*testing.T)) {
 	t.Helper()
 	begin(t)
@@ -91,8 +91,8 @@ func under(t *testing.T, fault, url string, begin, end func(*testing.T)) {
 	refuses(t, fault, url)
 }
 
-// refuses runs commands that want the lock without, or with little, waiting. None may
-// run, look as if it had, or speak of a holder.
+// refuses runs commands with a short wait for the lock or none. It fails if a command runs, exits
+// as if it had run, or reports a holder.
 func refuses(t *testing.T, fault, url string) {
 	t.Helper()
 	t.Run(fault, func(t *testing.T) {
@@ -101,7 +101,7 @@ func refuses(t *testing.T, fault, url string) {
 		var wrong []string
 		var all sync.WaitGroup
 		for _, flags := range [][]string{{"-n"}, {"-q", "-n"}, {"-q", "-w", "2s"}, {"-w", "2s"}} {
-			for _, name := range []string{"x", "y"} { // one that is held, and one that is free
+			for _, name := range []string{"x", "y"} { // x is held, y is free
 				all.Go(func() { // ends with the command
 					args := append([]string{"run", "--url", url}, flags...)
 					out, err := exec.Command("fencelock", append(args, name, "--", "touch", ran)...).CombinedOutput()
@@ -130,7 +130,8 @@ func refuses(t *testing.T, fault, url string) {
 	})
 }
 
-// knownBroken is what an engine does not do right yet, and why. It must fail.
+// knownBroken are cases that an engine does not handle correctly yet, with the reason. They must
+// fail.
 var knownBroken = map[string]string{}
 
 // holdOne holds the lock x until the end of the test.
@@ -143,7 +144,7 @@ func holdOne(t *testing.T, url string) {
 	}
 	t.Cleanup(func() {
 		_ = holder.Process.Signal(os.Interrupt)
-		_ = holder.Wait() // it was interrupted
+		_ = holder.Wait() // its error is the interrupt
 	})
 	eventually(t, "x is held", func() bool { _, err := os.Stat(ready); return err == nil })
 }
@@ -176,7 +177,7 @@ func heal(p *faults.Proxy) func(*testing.T) {
 	}
 }
 
-// nobody returns an address where nothing listens.
+// nobody returns an address at which no server listens.
 func nobody(t *testing.T) string {
 	t.Helper()
 	p := proxy(t, "127.0.0.1:1")

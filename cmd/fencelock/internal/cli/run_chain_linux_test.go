@@ -29,16 +29,16 @@ var forms = map[string]string{
 	"daemon":  `(setsid sh -c 'sh w.sh daemon & exit' </dev/null >/dev/null 2>&1 &); exec sleep 600`,
 }
 
-// pythonForm is the session of forms as Python starts it. An interpreter that a version manager
-// puts into PATH can take seconds to start, so this is the system's.
+// pythonForm starts the process in a new session from Python. It uses the interpreter of the
+// system, since one of a version manager in PATH can take seconds to start.
 const python, pythonForm = "/usr/bin/python3", `exec ` + python + ` -c 'import subprocess
 n = subprocess.DEVNULL
 subprocess.Popen(["sh", "w.sh", "python"], start_new_session=True, close_fds=True, stdin=n, stdout=n, stderr=n).wait()'`
 
 func init() { programs["detach"] = detach }
 
-// detach is a command that runs its arguments in a session of their own, without any descriptor
-// that it has inherited, and waits for them.
+// detach is a program that runs its arguments as a command in a new session, without the
+// descriptors that it has inherited, and waits for that command.
 func detach() {
 	check(unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC))
 	cmd := exec.Command(os.Args[1], os.Args[2:]...)
@@ -48,7 +48,7 @@ func detach() {
 
 const writer = `echo $1 >>up; while :; do echo $1 >>log; sleep 0.1; done`
 
-// chainHost is a host with w.sh, and a URL of its own.
+// chainHost returns a host with the script w.sh, and a URL of the engine.
 func chainHost(t *testing.T, engine string) (h host, url string) {
 	h = newHost(t)
 	must(t, os.WriteFile(h.path("w.sh"), []byte(writer), 0o600))
@@ -59,22 +59,22 @@ func chainHost(t *testing.T, engine string) (h host, url string) {
 	return h, url
 }
 
-// in returns a fencelock in the directory of the host.
+// in returns a fencelock command that runs in the directory of the host.
 func (h host) in(url string, args ...string) *exec.Cmd {
 	cmd := exec.Command("fencelock", args...)
 	cmd.Dir, cmd.Env = h.dir, append(os.Environ(), "FENCELOCK_URL="+url)
 	return cmd
 }
 
-// lines counts the lines of a file that may not be there.
+// lines counts the lines of a file. A missing file has none.
 func (h host) lines(name string) int {
 	text, _ := os.ReadFile(h.path(name))
 	return strings.Count(string(text), "\n")
 }
 
-// TestNothingEscapes kills or freezes a wrapper whose command has started processes in every
-// form. When somebody else has the lock, none of them writes. With FENCELOCK_SLOW set every form
-// has a wrapper of its own, a few times.
+// TestNothingEscapes kills or freezes a wrapper whose command has started processes in every form.
+// When the next process holds the lock, none of them writes any more. With FENCELOCK_SLOW set, each
+// form is tested with a wrapper of its own, four times.
 func TestNothingEscapes(t *testing.T) {
 	t.Parallel()
 	all := "("
@@ -102,7 +102,7 @@ func TestNothingEscapes(t *testing.T) {
 	}
 }
 
-// writersOf is how many writers a case has.
+// writersOf returns how many writers a form starts.
 func writersOf(form string) int {
 	if form == "all" {
 		return len(forms)
@@ -110,13 +110,13 @@ func writersOf(form string) int {
 	return 1
 }
 
-// escape runs a script whose writers lose their wrapper, and counts what they write under the
-// lock of the next holder.
+// escape runs a script, sends sig to its wrapper, and fails if the writers of the script write
+// while the next holder has the lock.
 func escape(t *testing.T, engine string, sig unix.Signal, script string, writers int) {
 	h, url := chainHost(t, engine)
 	old := h.starts(t, url, script, writers)
 	must(t, old.Process.Signal(sig))
-	if engine == "files" && sig == unix.SIGSTOP { // who is frozen there keeps the lock
+	if engine == "files" && sig == unix.SIGSTOP { // on files a frozen wrapper keeps the lock
 		if err := h.in(url, "run", "-w", "2s", "x", "--", "true").Run(); exitCodeOf(err) != exitBusy {
 			t.Errorf("a frozen wrapper has lost its lock: %v", err)
 		}
@@ -131,14 +131,14 @@ func escape(t *testing.T, engine string, sig unix.Signal, script string, writers
 	}
 }
 
-// starts returns a wrapper whose writers all write. A busy machine may lose the lock before that;
-// then it starts again.
+// starts returns a wrapper whose writers all write. If a busy machine loses the lock before that,
+// starts starts another wrapper.
 func (h host) starts(t *testing.T, url, script string, writers int) *exec.Cmd {
 	for {
 		cmd := h.in(url, "run", "--ttl", "5s", "x", "-c", script)
 		must(t, cmd.Start())
 		ended := make(chan struct{})
-		go func() { defer close(ended); _ = cmd.Wait() }() // ends with the command, which the cleanup kills
+		go func() { defer close(ended); _ = cmd.Wait() }() // ends when the cleanup kills the command
 		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
 		over := false
 		eventually(t, "all write", func() bool {
@@ -156,7 +156,7 @@ func (h host) starts(t *testing.T, url, script string, writers int) *exec.Cmd {
 	}
 }
 
-// number reads a file that a command has written a number to.
+// number reads a number that a command has written to a file.
 func (h host) number(t *testing.T, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(h.path(name))
@@ -168,15 +168,16 @@ func (h host) number(t *testing.T, name string) int {
 
 func init() { programs["rooted"] = rooted }
 
-// rooted is a command, "rooted FILE": as a set-user-ID program of root it becomes root for good,
-// and writes its process into the file. Nobody else can signal it then.
+// rooted is a program, "rooted FILE", which is installed as a set-user-ID program of root. It sets
+// all its user IDs to root, so that no other user can signal it, and writes its process number into
+// FILE.
 func rooted() {
 	check(unix.Setresuid(0, 0, 0))
 	check(os.WriteFile(os.Args[1], []byte(strconv.Itoa(os.Getpid())), 0o600))
 	time.Sleep(10 * time.Minute)
 }
 
-// nobodys is a directory where the user nobody can run fencelock, and rooted as root.
+// nobodys returns a host on which the user nobody can run fencelock, and rooted as root.
 func nobodys(t *testing.T) host {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a set-user-ID program of root")
@@ -185,21 +186,21 @@ func nobodys(t *testing.T) host {
 	self, err := os.Executable()
 	must(t, err)
 	for name, mode := range map[string]os.FileMode{"fencelock": 0o755, "rooted": 0o755 | os.ModeSetuid} {
-		must(t, exec.Command("cp", self, h.path(name)).Run()) // nobody who forks here has it open
+		must(t, exec.Command("cp", self, h.path(name)).Run()) // cp writes the file, so that no child of this process has it open
 		must(t, os.Chmod(h.path(name), mode))
 	}
 	must(t, os.Chmod(h.dir, 0o777))
 	t.Cleanup(func() {
 		if text, err := os.ReadFile(h.path("pid")); err == nil {
 			if pid, err := strconv.Atoi(string(text)); err == nil {
-				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended already
 			}
 		}
 	})
 	return h
 }
 
-// asNobody returns a fencelock of the user nobody.
+// asNobody returns a fencelock command that runs as the user nobody.
 func (h host) asNobody(url string, args ...string) *exec.Cmd {
 	cmd := h.in(url, args...)
 	cmd.Path, cmd.Args[0] = h.path("fencelock"), h.path("fencelock")
@@ -207,10 +208,11 @@ func (h host) asNobody(url string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// isStuck runs a wrapper whose command does not die when the lock is broken. The wrapper says so, and ends.
+// isStuck runs a wrapper whose command survives when the lock is broken. It fails unless the
+// wrapper reports that and exits.
 func (h host) isStuck(t *testing.T, url string, wrapper *exec.Cmd) {
 	t.Helper()
-	said, err := os.Create(h.path("said")) // a pipe would be at its end only when the command has ended
+	said, err := os.Create(h.path("said")) // a pipe would stay open as long as the command runs
 	must(t, err)
 	defer said.Close()
 	wrapper.Stderr = said
@@ -228,8 +230,8 @@ func (h host) isStuck(t *testing.T, url string, wrapper *exec.Cmd) {
 	}
 }
 
-// TestCommandThatIsAnotherUser: what cannot be killed is reported, and the lock is not given back
-// while it lives.
+// TestCommandThatIsAnotherUser: a process that cannot be killed is reported, and the lock is not
+// released while it runs.
 func TestCommandThatIsAnotherUser(t *testing.T) {
 	t.Parallel()
 	t.Run("lost", func(t *testing.T) {
@@ -242,7 +244,7 @@ func TestCommandThatIsAnotherUser(t *testing.T) {
 			t.Error("the command was killed after all")
 		}
 	})
-	t.Run("hidden", func(t *testing.T) { // by the hidepid of /proc, in a namespace that ends with the wrapper
+	t.Run("hidden", func(t *testing.T) { // /proc is mounted with hidepid, in a namespace that ends with the wrapper
 		t.Parallel()
 		h := nobodys(t)
 		unshare := []string{"unshare", "-m", "-p", "-f", "sh", "-c", `mount -t proc -o hidepid=2 proc /proc && exec "$@"`, "sh"}
@@ -264,7 +266,7 @@ func TestCommandThatIsAnotherUser(t *testing.T) {
 			old := h.asNobody(url, "run", "-k", "500ms", "x", "--", "./rooted", "pid")
 			finish(t, old, func() {
 				appears(t, h.path("pid"))
-				if sig == 0 { // break waits long for the end of the holder
+				if sig == 0 { // break waits some time for the holder to end, so it runs in the background
 					breaker := h.asNobody(url, "break", "x", "--reason", "a test")
 					must(t, breaker.Start())
 					t.Cleanup(func() { _ = breaker.Process.Kill(); _ = breaker.Wait() }) // it was killed

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is a directory where a test runs commands, and their locks in it.
+// host is a directory in which a test runs commands. It contains their locks.
 type host struct{ dir string }
 
 func newHost(t *testing.T) host {
@@ -29,17 +29,17 @@ func newHost(t *testing.T) host {
 
 func (h host) path(name string) string { return filepath.Join(h.dir, name) }
 
-// command prepares a command that finds the locks.
+// command returns a command whose FENCELOCK_URL names the locks of the host.
 func (h host) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), "FENCELOCK_URL=file://"+h.path("locks"))
 	return cmd
 }
 
-// fullPipe returns the write end of a pipe that takes no byte more, and is never read.
+// fullPipe returns the write end of a full pipe that is never read.
 func fullPipe(t *testing.T) *os.File {
 	var p [2]int
-	syscall.ForkLock.RLock() // no command of another test gets an end
+	syscall.ForkLock.RLock() // so that no command of another test inherits an end
 	err := unix.Pipe(p[:])
 	unix.CloseOnExec(p[0])
 	unix.CloseOnExec(p[1])
@@ -52,12 +52,12 @@ func fullPipe(t *testing.T) *os.File {
 	for err = nil; err == nil; {
 		_, err = unix.Write(p[1], []byte{0})
 	}
-	must(t, unix.SetNonblock(p[1], false)) // as a shell's pipe is
+	must(t, unix.SetNonblock(p[1], false)) // like a pipe of a shell
 	t.Cleanup(func() { unix.Close(p[0]) })
 	return os.NewFile(uintptr(p[1]), "full")
 }
 
-// finish starts a command and returns its state once it has ended.
+// finish starts a command, calls during, and returns the state of the command when it has ended.
 func finish(t *testing.T, cmd *exec.Cmd, during func()) *os.ProcessState {
 	t.Helper()
 	must(t, cmd.Start())
@@ -76,7 +76,7 @@ func finish(t *testing.T, cmd *exec.Cmd, during func()) *os.ProcessState {
 	return cmd.ProcessState
 }
 
-// holdUntil holds x until the file free exists, or the function it returns is called.
+// holdUntil holds x until the file free exists. The returned function creates it.
 func (h host) holdUntil(t *testing.T, free string) func() {
 	t.Helper()
 	holder := h.command("fencelock", "run", "x", "--", "sh", "-c", `while ! test -e "$0"; do sleep 0.05; done`, free)
@@ -96,8 +96,8 @@ func appears(t *testing.T, path string) {
 	})
 }
 
-// Whoever reads stderr, or does not, a lost lock ends the command, a waiter runs its
-// command when its turn comes, and a leader leads.
+// TestStderrThatNobodyReads: with a stderr that is full or closed, a lost lock still ends the
+// command, a waiter runs its command after the hand-over, and elect becomes the leader.
 func TestStderrThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for name, stderr := range map[string]func(*testing.T) *os.File{
@@ -141,8 +141,8 @@ func TestStderrThatNobodyReads(t *testing.T) {
 	}
 }
 
-// Processes that were there before the command, or that another program left to the
-// first process of a container, are nobody's business.
+// TestStrangersAreLeftAlone: a process that was a child of this process before the command started
+// is neither waited for nor killed.
 func TestStrangersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -156,7 +156,8 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A member that left the group and lost its parent is waited for, whoever else is there.
+// TestOrphansBesideStrangers: a process of the command that has left the group and lost its parent
+// is waited for, even if this process has foreign children.
 func TestOrphansBesideStrangers(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -174,7 +175,8 @@ func TestOrphansBesideStrangers(t *testing.T) {
 	}
 }
 
-// The watchdog goes by another name than fencelock, and one that is stopped goes on.
+// TestWatchdogSurvives: the watchdog has another process name than fencelock. If it is stopped, the
+// wrapper continues it.
 func TestWatchdogSurvives(t *testing.T) {
 	t.Parallel()
 	needProc(t)
@@ -190,7 +192,7 @@ func TestWatchdogSurvives(t *testing.T) {
 	w.bothGone(t)
 }
 
-// If the watchdog is killed, its command is killed before the lock is given back.
+// TestWatchdogKilled: if the watchdog is killed, the command is killed before the lock is released.
 func TestWatchdogKilled(t *testing.T) {
 	t.Parallel()
 	needProc(t)
@@ -213,7 +215,7 @@ func needProc(t *testing.T) {
 	}
 }
 
-// watchdogOf waits until a wrapper has a watchdog under its own name.
+// watchdogOf waits until a wrapper has a child with the name of the watchdog, and returns it.
 func watchdogOf(t *testing.T, w wrapped) (pid int) {
 	t.Helper()
 	eventually(t, "there is a watchdog", func() bool {
@@ -228,8 +230,8 @@ func watchdogOf(t *testing.T, w wrapped) (pid int) {
 	return pid
 }
 
-// What dies of an interrupt, the command or a wait, takes fencelock with it, so that a
-// shell stops its loop.
+// TestInterruptIsPassedUp: if SIGINT ends the command or the wait, fencelock dies of SIGINT too, so
+// that a shell stops its loop.
 func TestInterruptIsPassedUp(t *testing.T) {
 	t.Parallel()
 	interrupted := func(t *testing.T, cmd *exec.Cmd) {
@@ -258,7 +260,7 @@ func TestInterruptIsPassedUp(t *testing.T) {
 	}
 }
 
-// waits waits until somebody waits for x.
+// waits returns when a process waits for x.
 func (h host) waits(t *testing.T) {
 	t.Helper()
 	eventually(t, "it waits", func() bool {
@@ -274,9 +276,9 @@ func exitCodeOf(err error) int {
 	return 0
 }
 
-// A new version may be put in place of the program while it waits. No other test starts a
-// process meanwhile: it would have the new program open for writing for a moment, and
-// nobody could start that.
+// TestProgramReplacedWhileItWaits: the file of the program may be replaced by a new version while
+// it waits. The test is not parallel: a process that another test forks would have the new file
+// open for writing for a moment, and the kernel refuses to execute such a file.
 func TestProgramReplacedWhileItWaits(t *testing.T) {
 	h := newHost(t)
 	program := h.path("fencelock")
@@ -304,7 +306,7 @@ func TestProgramReplacedWhileItWaits(t *testing.T) {
 	}
 }
 
-// below returns the processes that descend from pid.
+// below returns the descendants of pid.
 func below(pid int) (all []int) {
 	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
 	if err != nil {

@@ -35,7 +35,7 @@ func newSession(t *testing.T) *session {
 	return startSession(t, shell, filepath.Join(dir, "locks"))
 }
 
-// startSession starts a shell on a terminal.
+// startSession starts a shell on a new terminal.
 func startSession(t *testing.T, shell *exec.Cmd, locks string) *session {
 	master, slave := openPty(t)
 	s := &session{t: t, master: master, locks: locks}
@@ -85,8 +85,8 @@ func (s *session) enter(text string) {
 	must(s.t, err)
 }
 
-// expect waits for output that matches pattern. It forgets all up to its end, and
-// returns that.
+// expect waits for output that matches pattern. It discards the output up to the end of the match,
+// and returns the match.
 func (s *session) expect(pattern string) string {
 	s.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -105,8 +105,8 @@ func (s *session) expect(pattern string) string {
 	}
 }
 
-// The patterns below have a value in them that the shell computes, so that the
-// echo of what was typed does not match.
+// The patterns below contain a value that the shell computes, so that the echo of the typed line
+// does not match.
 
 func TestRunTerminal(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestRunTerminal(t *testing.T) {
 		s.enter("fg\n")
 		s.expect("fencelock run")
 		s.enter("hello\n")
-		s.expect("hello\r\nhello\r\n") // the terminal's echo, and cat's
+		s.expect("hello\r\nhello\r\n") // the echo of the terminal and the output of cat
 		s.enter("\x04")
 		s.enter("echo code-$?\n")
 		s.expect("code-0")
@@ -145,7 +145,7 @@ func TestRunTerminal(t *testing.T) {
 		s.enter("\x1a")
 		s.expect("Stopped")
 		must(t, os.RemoveAll(s.locks))
-		s.enter("fg; echo code-$?\n") // in one line: what comes later may be read by the command
+		s.enter("fg; echo code-$?\n") // in one line, since the command may read a second one
 		s.expect("was lost")
 		s.expect("code-76")
 	})

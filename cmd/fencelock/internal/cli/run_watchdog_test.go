@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wrapped is a "fencelock run", or elect, whose command has started.
+// wrapped is a "fencelock run" or "fencelock elect" whose command has started.
 type wrapped struct {
 	*exec.Cmd
-	pids              string // the file with the next two
+	pids              string // the file from which child and grandchild are read
 	child, grandchild int
 }
 
-// startWrapped runs a shell that has a child of its own.
+// startWrapped runs a command that is a shell with a child.
 func startWrapped(t *testing.T, verb, url string, flags ...string) wrapped {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fencelock")
@@ -44,14 +44,14 @@ func startWrapped(t *testing.T, verb, url string, flags ...string) wrapped {
 	return w
 }
 
-// started reads which processes there are, once their command has started.
+// started reads the process numbers. It returns false until the command has written them.
 func (w *wrapped) started() bool {
-	text, _ := os.ReadFile(w.pids) // there is none before
+	text, _ := os.ReadFile(w.pids) // the file may not exist yet
 	n, _ := fmt.Sscan(string(text), &w.child, &w.grandchild)
 	return n == 2
 }
 
-// bothGone waits until neither process runs; a corpse does not.
+// bothGone waits until neither process runs. A zombie does not count as running.
 func (w wrapped) bothGone(t *testing.T) {
 	t.Helper()
 	for _, pid := range []int{w.child, w.grandchild} {
@@ -90,12 +90,12 @@ func TestRunWrapperKilled(t *testing.T) {
 	}
 }
 
-// TestRunWrapperFrozen: the command is gone at the end of the lease. Thawed, run ends, and elect
-// campaigns again.
+// TestRunWrapperFrozen: if the wrapper is frozen, its command is killed before the lease expires.
+// When the wrapper continues, run exits and elect campaigns again.
 func TestRunWrapperFrozen(t *testing.T) {
 	t.Parallel()
 	frozen := func(verb string) wrapped {
-		w := startWrapped(t, verb, "mem:", "--ttl", "5s") // which a busy machine renews in time
+		w := startWrapped(t, verb, "mem:", "--ttl", "5s") // long enough to be renewed in time on a busy machine
 		must(t, w.Process.Signal(unix.SIGSTOP))
 		begun := time.Now()
 		w.bothGone(t)

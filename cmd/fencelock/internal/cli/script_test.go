@@ -31,11 +31,11 @@ import (
 // scriptPatience is how long a script waits for something that must happen.
 const scriptPatience = 3 * time.Minute
 
-// noExitPause is for GORACE: the race detector sleeps for a second at the exit of each
-// command otherwise.
+// noExitPause is a value of GORACE. Without it, the race detector would sleep for a second at the
+// exit of each command.
 const noExitPause = "atexit_sleep_ms=0"
 
-// programs are what the test binary is under other names.
+// programs are the programs that the test binary runs as when it is started under another name.
 var programs = map[string]func(){"fencelock": Main, "holdlock": holdLock}
 
 func TestMain(m *testing.M) {
@@ -43,14 +43,14 @@ func TestMain(m *testing.M) {
 	testscript.Main(shipped{m}, programs)
 }
 
-// shipped runs the tests with the command as its users build it. Most of the time of the
-// scripts is that of hundreds of commands that start, which takes three times as long with
-// the race detector: make slow does it.
+// shipped runs the tests with the command as users build it, without the race detector. The scripts
+// start hundreds of commands, which takes three times as long with the race detector; only make
+// slow uses it.
 type shipped struct{ *testing.M }
 
 func (s shipped) Run() int {
-	// Under nohup, and in the background of a shell, commands would inherit that signals are
-	// ignored, and keep to it.
+	// Under nohup, or in the background of a shell, the commands would inherit ignored signals and
+	// would ignore them too.
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
@@ -75,19 +75,19 @@ func (s shipped) Run() int {
 	return s.M.Run()
 }
 
-// run is perform, and returns the exit code.
+// run calls perform and returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitCode(perform(args, stdin, stdout, stderr))
 }
 
-// scriptLimit is for all scripts together, which take two or three minutes.
+// scriptLimit is the time limit of all scripts together, which take two or three minutes.
 const scriptLimit = 10 * time.Minute
 
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:      filepath.Join("testdata", "script"),
-		Deadline: time.Now().Add(scriptLimit), // a script that hangs says where
+		Deadline: time.Now().Add(scriptLimit), // then a script that hangs reports its line
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("FENCELOCK_URL", "file://"+filepath.Join(env.WorkDir, "locks"))
 			docs, err := filepath.Abs(filepath.Join("..", "..", "..", "..", "docs"))
@@ -117,8 +117,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// goOn continues what a script has stopped, or a failure would show only at the limit:
-// whoever ends the script waits for its commands, and a stopped one does not end.
+// goOn continues the processes that a script has stopped. The end of a script waits for its
+// commands, so without goOn a failed script would be reported only at the time limit.
 func goOn(dir string) {
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, link := range links {
@@ -132,8 +132,8 @@ func goOn(dir string) {
 	}
 }
 
-// holdLock is a command for scripts, "holdlock NAME [READYFILE [shared|NAME2]]": it
-// holds NAME, and NAME2, until INT or TERM, or until it loses NAME, and says which.
+// holdLock is a program for scripts, "holdlock NAME [READYFILE [shared|NAME2]]". It holds NAME, and
+// NAME2 if given, until it receives INT or TERM or loses NAME. It prints which of these happened.
 func holdLock() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -176,7 +176,7 @@ func check(err error) {
 	}
 }
 
-// scriptExitCode is "exitcode N CMD ARGS...": CMD must exit with code N.
+// scriptExitCode implements "exitcode N CMD ARGS...". It runs CMD, which must exit with code N.
 func scriptExitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exitcode N command [args...]")
@@ -194,7 +194,7 @@ func scriptExitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptSignal is "signal NAME PIDFILE", such as "signal TERM child.pid".
+// scriptSignal implements "signal NAME PIDFILE", such as "signal TERM child.pid".
 func scriptSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: signal NAME pidfile")
@@ -208,8 +208,8 @@ func scriptSignal(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Kill(pid, sig))
 }
 
-// scriptWaitFile is "waitfile FILE...": until each exists and is not empty; with
-// "!", until it is gone.
+// scriptWaitFile implements "waitfile FILE...". It waits until each file exists and is not empty,
+// or with "!" until no file exists.
 func scriptWaitFile(ts *testscript.TestScript, neg bool, args []string) {
 	for _, file := range args {
 		poll(ts, "file "+file, func() bool {
@@ -222,7 +222,8 @@ func scriptWaitFile(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptWaitHeld is "waitheld NAME"; with "!", until nobody holds it.
+// scriptWaitHeld implements "waitheld NAME". It waits until the name is held, or with "!" until it
+// is not.
 func scriptWaitHeld(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: waitheld NAME")
@@ -233,7 +234,7 @@ func scriptWaitHeld(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// scriptWaitQueued is "waitqueued NAME N": until at least N wait for the name.
+// scriptWaitQueued implements "waitqueued NAME N". It waits until at least N waiters are queued.
 func scriptWaitQueued(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: waitqueued NAME N")
@@ -246,8 +247,8 @@ func scriptWaitQueued(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// statusOf asks for the state of a name; an engine may be too slow to tell, on a busy
-// machine.
+// statusOf returns the status of a name. ok is false if the engine does not answer in time, as on a
+// busy machine.
 func statusOf(ts *testscript.TestScript, name string) (s driver.Status, ok bool) {
 	a := &app{ctx: context.Background(), url: ts.Getenv("FENCELOCK_URL")}
 	err := a.within(a.ctx, func(engine driver.Engine) (err error) {
@@ -262,7 +263,7 @@ func statusOf(ts *testscript.TestScript, name string) (s driver.Status, ok bool)
 	return s, true
 }
 
-// scriptWaitMatch is "waitmatch FILE REGEXP".
+// scriptWaitMatch implements "waitmatch FILE REGEXP". It waits until the file matches.
 func scriptWaitMatch(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: waitmatch FILE regexp")
@@ -274,7 +275,7 @@ func scriptWaitMatch(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// scriptGreater is "greater FILE1 FILE2": the number in the first is greater.
+// scriptGreater implements "greater FILE1 FILE2". The number in FILE1 must be greater.
 func scriptGreater(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: greater FILE1 FILE2")
@@ -290,7 +291,7 @@ func scriptGreater(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptLongName is "longname VARIABLE N": a name of N bytes.
+// scriptLongName implements "longname VARIABLE N". It sets VARIABLE to a name of N bytes.
 func scriptLongName(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: longname VARIABLE N")
@@ -308,9 +309,9 @@ func poll(ts *testscript.TestScript, what string, done func() bool) {
 	}
 }
 
-// scriptJSONHas is "jsonhas FILE PATH [VALUE]": every line of FILE is an object
-// and has PATH, such as holders.0.pid; with VALUE (as JSON), one of them has it
-// there.
+// scriptJSONHas implements "jsonhas FILE PATH [VALUE]". Each line of FILE must be JSON and have
+// PATH, such as holders.0.pid. With VALUE, which is JSON, it suffices that one line has this value
+// at PATH.
 func scriptJSONHas(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 3 {
 		ts.Fatalf("usage: jsonhas FILE PATH [VALUE]")

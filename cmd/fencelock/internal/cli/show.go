@@ -29,7 +29,7 @@ func (w dataWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// place returns where a holder or a waiter runs, as PID@HOST.
+// place returns the process and host of a holder or a waiter, as PID@HOST.
 func place(id driver.Identity) string {
 	if id.PID == 0 && id.Host == "" {
 		return "unknown"
@@ -106,8 +106,8 @@ func printList[T, V any](a *app, list []T, view func(T) V, text func([]T) string
 	return nil
 }
 
-// printToken writes a new token to stdout. The token cannot be read again later, so the error has
-// it if the write fails, for example because the reader is gone.
+// printToken writes a new token to stdout. The token cannot be read again later. So if the write
+// fails, for example because the pipe has no reader, the error contains the token.
 func (a *app) printToken(token int64, v any) error {
 	defer signal.Stop(quietPipe())
 	if err := a.print(v, fmt.Sprintln(token)); err != nil {

@@ -30,7 +30,7 @@ fencelock status nightly --json | jq '.holders[].pid'`,
 	}
 }
 
-// Run prints the holders and waiters of a name. If there are none, that is not an error.
+// Run prints the holders and waiters of a name. A name without holders and waiters is not an error.
 func (c *statusCmd) Run(a *app) error {
 	var status fencelock.Status
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {

@@ -75,7 +75,7 @@ func fileOf(w io.Writer) *os.File {
 func isTTY(w io.Writer) bool { return columnsOf(w) >= 0 }
 
 // columnsOf returns the width of the terminal w: 0 if the terminal does not report it, -1 if w is
-// not a terminal. Windows change, so it is asked each time.
+// not a terminal. It queries the terminal each time, since the window may be resized.
 func columnsOf(w io.Writer) int {
 	f := fileOf(w)
 	if f == nil {

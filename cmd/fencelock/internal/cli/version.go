@@ -34,8 +34,8 @@ type build struct {
 	Arch     string `json:"arch"`
 }
 
-// Run prints the version of the module, the commit if the build knows it, the version of Go, and the
-// platform.
+// Run prints the version of the module, the commit if the build knows it, the version of Go, and
+// the platform.
 func (versionCmd) Run(a *app) error {
 	b := thisBuild()
 	if a.json {
@@ -49,7 +49,8 @@ func (versionCmd) Run(a *app) error {
 	return err
 }
 
-// thisBuild returns the version that the release build set, or else what Go recorded in the program.
+// thisBuild returns the version that the release build set, or else what Go recorded in the
+// program.
 func thisBuild() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if releaseVersion != "" {

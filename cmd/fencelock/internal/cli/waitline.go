@@ -14,17 +14,16 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// patience is how long a wait is silent on a terminal. troubled is how long it is silent elsewhere
-// if the engine itself grants nothing. logEvery is how often the wait of a run is logged.
+// When a wait is reported.
 const (
-	patience = time.Second
-	troubled = 5 * time.Second
-	logEvery = time.Minute
+	patience = time.Second     // on a terminal: after this time
+	troubled = 5 * time.Second // elsewhere: after this time, if the engine itself grants nothing
+	logEvery = time.Minute     // interval of the log lines of run
 )
 
-// waitLine reports what a wait waits for. On a terminal it is a line that is updated every second.
-// Elsewhere it logs trouble of the engine, each change with --verbose, and the wait itself from
-// time to time.
+// waitLine reports the state of a wait. On a terminal it shows a line that is updated every second.
+// Elsewhere it logs that the engine grants nothing, with --verbose each change, and at an interval
+// the wait itself.
 type waitLine struct {
 	app  *app
 	name string        // of the lock
@@ -153,8 +152,8 @@ func (l *waitLine) draw() {
 // dumb reports whether the terminal cannot erase a line.
 func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
 
-// text describes the wait: what the engine complains of, or what was known when the wait began.
-// Notes and names come from other processes, so none of them reaches the terminal as it is.
+// text describes the wait: why the engine grants nothing, or the state at the start of the wait. It
+// quotes or replaces control characters in notes and names, since those come from other processes.
 func (l *waitLine) text(info driver.WaitInfo) string {
 	text, sep := fmt.Sprintf("waiting for %q", l.name), "; at the start: "
 	if problem := trouble(info); problem != "" {

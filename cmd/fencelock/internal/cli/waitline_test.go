@@ -13,7 +13,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// A wait in a log is told once a minute, with the time first.
+// TestWaitsAreLoggedEveryMinute: the wait is logged once a minute, and each line starts with the
+// time.
 func TestWaitsAreLoggedEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		since := time.Now().Add(-5 * time.Second)
@@ -35,7 +36,8 @@ func TestWaitsAreLoggedEveryMinute(t *testing.T) {
 	})
 }
 
-// What other processes say of themselves does not speak to the terminal.
+// TestWaitLineIsFitForATerminal: control sequences in names and notes of other processes do not
+// reach the terminal.
 func TestWaitLineIsFitForATerminal(t *testing.T) {
 	l := &waitLine{name: "x\x1b[2J"}
 	for _, held := range []*driver.HeldError{
@@ -49,7 +51,8 @@ func TestWaitLineIsFitForATerminal(t *testing.T) {
 	}
 }
 
-// A wait for a Redis that may have forgotten its locks tells what ends it if the server is new.
+// TestWaitForNewServers: if a Redis grants nothing since it may have lost its locks, the wait line
+// says that init ends the wait if the server is new.
 func TestWaitForNewServers(t *testing.T) {
 	l := &waitLine{name: "x"}
 	trouble := errors.New("h1: it may have forgotten its locks and does not vote until noon")
