@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command mandoc writes the manual pages of fencelock, one for each verb, into a directory. A
-// release has them; the command itself does not carry what writes them.
+// Command mandoc writes the manual pages of fencelock, one for each verb, into a directory. Releases
+// contain the pages. mandoc is a separate program, so that fencelock does not include the generator.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// write writes the pages into dir, which must be there. SOURCE_DATE_EPOCH sets their date.
+// write writes the pages into dir, which must exist. SOURCE_DATE_EPOCH sets their date.
 func write(dir string) error {
 	root := cli.New()
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
@@ -37,7 +37,7 @@ func write(dir string) error {
 	})
 }
 
-// description is what a command does, and below it the sections of its help that the generator
+// description returns what a command does, followed by the sections of its help that the generator
 // does not know.
 func description(cmd *cobra.Command) string {
 	page := cmd.Short + "\n\n" + cmd.Long

@@ -2,8 +2,8 @@ package termtext
 
 import "fmt"
 
-// Suggest formats the word of known that is nearest to word. It returns "" if none is near: at most
-// two edits away, and at most half of the known word.
+// Suggest formats the word of known that is most similar to word. It returns "" if none is similar
+// enough: at most two edits away, and at most half the length of the known word.
 func Suggest(word string, known []string, format string) string {
 	best, least := "", 3
 	for _, k := range known {

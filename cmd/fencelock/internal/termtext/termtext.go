@@ -22,7 +22,7 @@ func Word(s string) string {
 // with a quote.
 func Text(s string) string {
 	for _, r := range s {
-		// A byte that is no UTF-8 arrives as the replacement character, which is printable.
+		// A byte that is not UTF-8 is decoded as the replacement character, which is printable.
 		if !strconv.IsPrint(r) || r == '\uFFFD' {
 			return strconv.Quote(s)
 		}
@@ -33,8 +33,8 @@ func Text(s string) string {
 	return s
 }
 
-// Line returns text on one line, without quotes: it replaces what is not printable by a space, and
-// several spaces by one.
+// Line returns text on one line, without quotes. It replaces each unprintable character by a space,
+// and several spaces by one.
 func Line(s string) string {
 	printable := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
