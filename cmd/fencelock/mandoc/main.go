@@ -1,7 +1,8 @@
 //go:build unix
 
-// Command mandoc writes the manual pages of fencelock, one for each verb, into a directory. Releases
-// contain the pages. mandoc is a separate program, so that fencelock does not include the generator.
+// Command mandoc writes the manual pages of fencelock, one for each verb, into a directory.
+// Releases contain the pages. mandoc is a separate program, so that fencelock does not include the
+// generator.
 package main
 
 import (

@@ -21,7 +21,7 @@ func TestEachVerbHasAPageWithItsFlags(t *testing.T) {
 	}
 	root := cli.New()
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
-		if cmd.Name() == "help" { // of a terminal
+		if cmd.Name() == "help" { // help has no page of its own
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
