@@ -97,7 +97,10 @@ func queue(ctx context.Context, locks *fencelock.Locker, o order, name func(proc
 		with := locks.With(fencelock.Options{OnWait: func(fencelock.WaitInfo) { once.Do(joined.Done) }})
 		go func() { // ends with ctx
 			for {
-				_, err := with.Acquire(ctx, name(o.Index+1, i%o.Each))
+				lock, err := with.Acquire(ctx, name(o.Index+1, i%o.Each))
+				if err == nil { // kept, as the load of a holder
+					context.AfterFunc(ctx, func() { lock.Release() })
+				}
 				if ctx.Err() != nil {
 					return
 				}

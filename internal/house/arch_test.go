@@ -68,6 +68,8 @@ var rooms = []room{
 	{folder: "fence/fencemysql", imports: []string{"fence", "fence/internal/sqlfloor"}},
 	{folder: "fence/fenceobject", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/fencegoredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/go-redis/v9"}},
+	{folder: "fencelockvet", imports: []string{"fencelockvet/checks", "golang.org/x/tools"}},
+	{folder: "fencelockvet/checks", imports: []string{"golang.org/x/tools"}},
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
@@ -130,7 +132,7 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"fence/fencegrpc", "cmd/fencelock/mandoc"}
+var modules = []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {

@@ -1,0 +1,224 @@
+package checks
+
+import (
+	"go/ast"
+	"go/types"
+	"maps"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// OuterCtx reports calls under a lock that use a context which does not end with the lock.
+var OuterCtx = &analysis.Analyzer{
+	Name: "lockouterctx",
+	Doc: `report calls under a lock with the context from outside
+
+Do and its relatives give their function a context of its own. It ends when the lock is lost, and it
+carries the fencing token. The context that was given to Do does neither: a call that uses it in the
+function continues after another holder has the lock. The check also sees the context from which the
+one given to Do was derived. It is silent about deferred calls, go statements, log messages and
+context.WithoutCancel, where the outer context can be intended.
+
+Fix: use the context that the function is given. The suggested fix does that.`,
+	Run: runOuterCtx,
+}
+
+func runOuterCtx(pass *analysis.Pass) (any, error) {
+	for _, file := range files(pass) {
+		w := collectWrites(pass.TypesInfo, file)
+		enclosing := map[*types.Var]*outerCtx{}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			name, f, _ := known(pass.TypesInfo, call)
+			if lit, param := callback(pass.TypesInfo, call); lit != nil {
+				o := &outerCtx{pass: pass, function: name, lit: lit, param: param, outer: map[*types.Var]bool{}, of: map[*types.Var]bool{}, enclosing: enclosing}
+				o.collect(w, call.Args[f.ctx])
+				o.check(lit.Body)
+				if param != nil {
+					enclosing[param] = o
+				}
+			}
+			return true
+		})
+	}
+	return nil, nil
+}
+
+// outerCtx checks the function literal of one call.
+type outerCtx struct {
+	pass      *analysis.Pass
+	function  string
+	lit       *ast.FuncLit
+	param     *types.Var               // the context of the literal; nil if it has no name
+	outer     map[*types.Var]bool      // the contexts from outside
+	of        map[*types.Var]bool      // variables, such as a request, whose Context method returns one
+	enclosing map[*types.Var]*outerCtx // the literals around this one, by their contexts
+}
+
+// collect adds the contexts in an expression, and those from which they were derived.
+func (o *outerCtx) collect(w writes, e ast.Expr) {
+	if e == nil {
+		return
+	}
+	info := o.pass.TypesInfo
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.CallExpr:
+			if v := contextOf(info, n); v != nil {
+				o.of[v] = true
+			}
+		case *ast.Ident:
+			v, ok := info.Uses[n].(*types.Var)
+			if !ok || v.IsField() || !isContext(v.Type()) || o.outer[v] {
+				return true
+			}
+			o.outer[v] = true
+			if around := o.enclosing[v]; around != nil {
+				maps.Copy(o.outer, around.outer)
+				maps.Copy(o.of, around.of)
+			}
+			for _, value := range w[v] {
+				o.collect(w, value)
+			}
+		}
+		return true
+	})
+}
+
+// contextOf returns x for a call x.Context().
+func contextOf(info *types.Info, call *ast.CallExpr) *types.Var {
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != "Context" || len(call.Args) != 0 || !isContext(info.TypeOf(call)) {
+		return nil
+	}
+	return variable(info, sel.X)
+}
+
+// check reports the calls in the code below n that are given an outer context.
+func (o *outerCtx) check(n ast.Node) {
+	info := o.pass.TypesInfo
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.DeferStmt, *ast.GoStmt:
+			return false
+		case *ast.CallExpr:
+			if meant(info, n) {
+				return false
+			}
+			for i, arg := range n.Args {
+				if !o.detaches(n, i) {
+					o.checkArg(ast.Unparen(arg))
+				}
+			}
+			// The function of a nested call is checked with that call.
+			if nested, _ := callback(info, n); nested != nil {
+				for _, arg := range n.Args {
+					if ast.Unparen(arg) != nested {
+						o.check(arg)
+					}
+				}
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// checkArg reports an argument that is an outer context.
+func (o *outerCtx) checkArg(arg ast.Expr) {
+	if v := variable(o.pass.TypesInfo, arg); v != nil && o.outer[v] && !within(v, o.lit) {
+		o.report(arg, v.Name())
+	}
+	if c, ok := arg.(*ast.CallExpr); ok {
+		if v := contextOf(o.pass.TypesInfo, c); v != nil && o.of[v] && !within(v, o.lit) {
+			o.report(arg, types.ExprString(arg))
+		}
+	}
+}
+
+// meant reports whether a call can intend to use the outer context.
+func meant(info *types.Info, call *ast.CallExpr) bool {
+	if nameOf(info, call) == "Lock.ContextWith" {
+		return true
+	}
+	fn, ok := typeutil.Callee(info, call).(*types.Func)
+	if !ok || fn.Pkg() == nil {
+		return false
+	}
+	switch fn.Pkg().Path() {
+	case "log/slog":
+		return true
+	case "context":
+		return fn.Name() == "WithoutCancel" || fn.Name() == "AfterFunc" || fn.Name() == "Cause"
+	}
+	return false
+}
+
+// detaches reports whether a function of this package gives an argument to context.WithoutCancel.
+func (o *outerCtx) detaches(call *ast.CallExpr, arg int) (does bool) {
+	info := o.pass.TypesInfo
+	fn, ok := typeutil.Callee(info, call).(*types.Func)
+	if !ok || fn.Pkg() != o.pass.Pkg || arg >= fn.Signature().Params().Len() {
+		return false
+	}
+	param := fn.Origin().Signature().Params().At(arg)
+	for _, file := range o.pass.Files {
+		if param.Pos() < file.FileStart || param.Pos() >= file.FileEnd {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			inner, ok := n.(*ast.CallExpr)
+			if ok && len(inner.Args) == 1 && variable(info, inner.Args[0]) == param {
+				callee, ok := typeutil.Callee(info, inner).(*types.Func)
+				does = does || ok && callee.FullName() == "context.WithoutCancel"
+			}
+			return !does
+		})
+	}
+	return does
+}
+
+// within reports whether v is declared in the literal.
+func within(v *types.Var, lit *ast.FuncLit) bool { return lit.Pos() <= v.Pos() && v.Pos() < lit.End() }
+
+// report reports the use of an outer context at e.
+func (o *outerCtx) report(e ast.Expr, text string) {
+	d := analysis.Diagnostic{Pos: e.Pos(), End: e.End()}
+	switch {
+	case o.param != nil:
+		d.Message = text + " does not end when the lock is lost: use " + o.param.Name() + ", the context given to the function of " + o.function
+		if scope := o.pass.Pkg.Scope().Innermost(e.Pos()); scope != nil {
+			if _, obj := scope.LookupParent(o.param.Name(), e.Pos()); obj == o.param {
+				d.SuggestedFixes = replace("Use "+o.param.Name(), e, o.param.Name())
+			}
+		}
+	default:
+		first := o.firstParam()
+		d.Message = text + " does not end when the lock is lost: name the context given to the function of " + o.function + " and use it"
+		if id, ok := e.(*ast.Ident); ok && first != nil {
+			d.SuggestedFixes = replace("Name the context of the function "+id.Name, first, id.Name)
+		}
+	}
+	o.pass.Report(d)
+}
+
+// firstParam returns the identifier _ of the literal's context, or nil.
+func (o *outerCtx) firstParam() *ast.Ident {
+	if params := o.lit.Type.Params.List; len(params) > 0 && len(params[0].Names) > 0 {
+		return params[0].Names[0]
+	}
+	return nil
+}
+
+func replace(message string, at ast.Node, text string) []analysis.SuggestedFix {
+	return []analysis.SuggestedFix{{
+		Message:   message,
+		TextEdits: []analysis.TextEdit{{Pos: at.Pos(), End: at.End(), NewText: []byte(text)}},
+	}}
+}

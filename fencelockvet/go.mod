@@ -1,0 +1,11 @@
+// A command that finds misuses of fencelock, outside the module graph of the library's users.
+module github.com/fencelock/fencelock/fencelockvet
+
+go 1.26.0
+
+require golang.org/x/tools v0.52.0
+
+require (
+	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+)
