@@ -32,7 +32,7 @@ func TestEachVerbHasAPageWithItsFlags(t *testing.T) {
 		page := strings.ReplaceAll(string(raw), `\`, "")
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if !strings.Contains(page, "--"+f.Name) {
-				t.Errorf("%s: no word of --%s", cmd.Name(), f.Name)
+				t.Errorf("%s: the page does not contain --%s", cmd.Name(), f.Name)
 			}
 		})
 		if !strings.Contains(page, ".SH EXIT CODES\n") || !strings.Contains(page, "the command line is wrong") {

@@ -38,7 +38,7 @@ func TestSignalInTheInstantOfTheGrant(t *testing.T) {
 		select {
 		case <-signals:
 		case <-time.After(scriptPatience):
-			t.Fatalf("signal %d came to nobody", n)
+			t.Fatalf("signal %d was not delivered", n)
 		}
 		signal.Stop(signals)
 		must(t, lock.Release())

@@ -17,12 +17,12 @@ func TestDocNamesEveryVerbAndCode(t *testing.T) {
 	must(t, err)
 	for _, v := range newRoot(new(app)).Commands() {
 		if v.Name() != "version" && !strings.Contains(string(doc), "\n//\tfencelock "+v.Name()) {
-			t.Errorf("no word of %s", v.Name())
+			t.Errorf("the package comment does not contain %s", v.Name())
 		}
 	}
 	for _, c := range slices.Concat(commonCodes, verbCodes, startCodes) {
 		if c.word != "" && !strings.Contains(string(doc), "\n//\t"+c.word+" ") {
-			t.Errorf("no word of exit code %s", c.word)
+			t.Errorf("the package comment does not contain exit code %s", c.word)
 		}
 	}
 }

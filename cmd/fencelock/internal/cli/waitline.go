@@ -122,7 +122,7 @@ func (l *waitLine) timed(info driver.WaitInfo) string {
 	return fmt.Sprintf("%v, %s", time.Since(l.began).Round(time.Second), l.text(info))
 }
 
-// lasts waits for d and reports whether the wait still goes on.
+// lasts waits for d and reports whether the wait continues.
 func (l *waitLine) lasts(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -170,7 +170,7 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	case h == nil || h.PID == 0 && h.Owner == "":
 		return text
 	case h.PID == 0:
-		return text + sep + "held by " + termtext.Word(h.Owner) // not one of ours
+		return text + sep + "held by " + termtext.Word(h.Owner) // a lock of another program
 	}
 	text += fmt.Sprintf("%sheld by pid %d on %s", sep, h.PID, termtext.Word(h.Host))
 	if h.Note != "" {

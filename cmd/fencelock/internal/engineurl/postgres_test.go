@@ -32,7 +32,7 @@ func readPostgres(t *testing.T, raw string) postgresReading {
 	c := pool.ConnConfig
 	for name := range c.RuntimeParams {
 		if name != "application_name" && name != "search_path" {
-			t.Errorf("%s: the server is told %s", raw, name)
+			t.Errorf("%s: the server gets %s", raw, name)
 		}
 	}
 	return postgresReading{

@@ -30,7 +30,7 @@ func TestParseRedlock(t *testing.T) {
 		}
 		full := u.Path == "/7"
 		if full != (c.SelectDB == 7 && c.Username == "u" && c.Password == "p" && c.TLSConfig != nil) {
-			t.Errorf("%s: the client is told db %d, user %q, TLS %v", raw, c.SelectDB, c.Username, c.TLSConfig != nil)
+			t.Errorf("%s: the client gets db %d, user %q, TLS %v", raw, c.SelectDB, c.Username, c.TLSConfig != nil)
 		}
 	}
 }
