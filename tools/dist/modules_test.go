@@ -47,6 +47,8 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 	}
 	goIn(home, "install", "github.com/fencelock/fencelock/cmd/fencelock/mandoc@latest")
 	command(t, filepath.Join(home, "bin/mandoc"), t.TempDir())
+	goIn(home, "install", "github.com/fencelock/fencelock/fencelockvet@latest")
+	command(t, filepath.Join(home, "bin/fencelockvet"), "help")
 
 	user := t.TempDir()
 	program := "package main\n\nimport _ \"github.com/fencelock/fencelock/fence/fencegrpc\"\n\nfunc main() {}\n"
@@ -63,7 +65,7 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 		}
 	}
 	// At the commit of the release the modules load with what their go.sum has.
-	for _, dir := range []string{"fence/fencegrpc", "cmd/fencelock/mandoc"} {
+	for _, dir := range []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet"} {
 		goIn(filepath.Join(source, dir), "list", "-mod=readonly", "-deps", "./...")
 	}
 }

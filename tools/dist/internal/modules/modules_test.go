@@ -54,7 +54,8 @@ func commit(t *testing.T, dir string) {
 	must(t, dir, nil, "git", "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "-qm", "a commit")
 }
 
-// repository makes a root module with a nested one that is a command, and one that is not released.
+// repository makes a root module with a nested one that is a command, one that does not require the
+// root module, and one that is not released.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,6 +64,8 @@ func repository(t *testing.T) string {
 		"lib.go":        "// Package lib greets.\npackage lib\n\nfunc Greeting() string { return \"hello\" }\n",
 		"cmd/a/go.mod":  "module example.com/lib/cmd/a\n\ngo 1.26.0\n\nreplace example.com/lib => ../..\n\nrequire example.com/lib v0.0.0\n",
 		"cmd/a/main.go": "// Command a greets.\npackage main\n\nimport \"example.com/lib\"\n\nfunc main() { print(lib.Greeting()) }\n",
+		"vet/go.mod":    "module example.com/lib/vet\n\ngo 1.26.0\n",
+		"vet/main.go":   "// Command vet needs no library.\npackage main\n\nfunc main() {}\n",
 		"bench/go.mod":  "module example.com/lib/bench\n\ngo 1.26.0\n\nreplace example.com/lib => ..\n\nrequire example.com/lib v0.0.0\n",
 	})
 	must(t, dir, nil, "git", "init", "-q")
@@ -90,6 +93,8 @@ func TestReleasedModuleCanBeInstalled(t *testing.T) {
 	if out := must(t, dir, nil, filepath.Join(strings.TrimPrefix(env[5], "GOBIN="), "a")); out != "hello" {
 		t.Errorf("the command printed %q", out)
 	}
+	// A module that does not require the root module is released as it is.
+	must(t, t.TempDir(), env, "go", "install", "example.com/lib/vet@latest")
 	// The module builds at its own commit too, since go.sum has the checksums.
 	must(t, filepath.Join(dir, "cmd/a"), append(env, "GOFLAGS=-mod=readonly -modcacherw"), "go", "build", "-o", os.DevNull, ".")
 	// Nothing else has changed.
