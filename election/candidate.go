@@ -35,8 +35,15 @@ type Config struct {
 	ShutdownTimeout time.Duration
 
 	// ResignPause is how long a candidate waits after a resignation before it campaigns again, so
-	// that another one can become the leader. 0 means the default, 1 s.
+	// that another one can become the leader. A negative value means no pause. 0 means the default,
+	// 1 s.
 	ResignPause time.Duration
+
+	// GiveUp is called when a campaign fails with an error that may pass, such as an unreachable
+	// engine. If it returns true, Run or Terms returns the error; if not, the candidate tries again
+	// after a pause. A program can stop in this way if the engine does not answer at its start. nil,
+	// the default, means to retry until ctx ends.
+	GiveUp func(error) bool
 
 	// OnChange is called on every change of state, in order and from one goroutine. If it blocks,
 	// only the next calls are delayed. nil, the default, means no call.
@@ -158,7 +165,8 @@ func (c *Candidate) leave(term *Term) bool {
 	return c.stuck
 }
 
-// campaign waits until the candidate leads. It retries temporary errors until ctx ends.
+// campaign waits until the candidate leads. It retries temporary errors until ctx ends or
+// Config.GiveUp returns true.
 func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		lock, err := c.locks.Acquire(ctx, c.name)
@@ -167,7 +175,8 @@ func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 			return c.enter(ctx, lock), nil
 		case ctx.Err() != nil:
 			return nil, errors.Join(err, context.Cause(ctx))
-		case errors.Is(err, fencelock.ErrInvalid), errors.Is(err, fencelock.ErrUnsupported), errors.Is(err, fencelock.ErrConfig):
+		case errors.Is(err, fencelock.ErrInvalid), errors.Is(err, fencelock.ErrUnsupported), errors.Is(err, fencelock.ErrConfig),
+			c.cfg.GiveUp != nil && c.cfg.GiveUp(err):
 			return nil, err
 		}
 		wait := pause.Next()

@@ -30,7 +30,8 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 // The context of fn is derived from ctx and has the number of the term as its fencing token (see
 // fencelock.TokenFrom).
 //
-// While the engine is unreachable, Run retries until ctx ends. It returns fencelock.ErrInvalid,
+// While the engine is unreachable, Run retries until ctx ends or Config.GiveUp returns true. It
+// returns fencelock.ErrInvalid,
 // fencelock.ErrUnsupported and fencelock.ErrConfig at once. It returns [ErrStuck] if fn still runs
 // Config.ShutdownTimeout after its context has ended. If ctx ends during a campaign, the error
 // satisfies errors.Is(err, ctx.Err()).

@@ -281,6 +281,29 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 	})
 }
 
+// TestGiveUp: the program decides after each failure that may pass, and about no other.
+func TestGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		p := start(memlock.New(nil), election.Config{GiveUp: func(err error) bool {
+			want(t, "the failure", err, fencelock.ErrUnavailable)
+			asked++
+			return asked == 3
+		}})
+		p.engine.Refuse(errors.New("no route"))
+		want(t, "the third failure", p.Run(t.Context(), obey), fencelock.ErrUnavailable)
+		for _, final := range []error{fencelock.ErrInvalid, fencelock.ErrUnsupported, fencelock.ErrConfig} {
+			p.engine.Refuse(final)
+			for _, err := range p.Terms(t.Context()) {
+				want(t, "an error that does not pass", err, final)
+			}
+		}
+		if asked != 3 || p.State() != election.Idle {
+			t.Errorf("GiveUp was called %d times, and the candidate is %v", asked, p.State())
+		}
+	})
+}
+
 func TestCampaignRidesOutAnEngineThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(memlock.New(nil), election.Config{})

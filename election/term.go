@@ -29,8 +29,9 @@ func (t *Term) Context() context.Context { return t.ctx }
 // every earlier term of this name in any process.
 func (t *Term) Token() int64 { return t.lock.Token() }
 
-// Lock returns the lock of the term, for guards and for its status. Do not release it; the term
-// does.
+// Lock returns the lock of the term, for guards and for its status. The term releases it when the
+// work has ended. Work may release it earlier, as its last step, to learn the result: the term ends
+// with it, and its own release does nothing.
 func (t *Term) Lock() *fencelock.Lock { return t.lock }
 
 // Err returns nil while this candidate leads in the term, and the reason of its end otherwise. It

@@ -98,3 +98,27 @@ func TestTheContextEndsWithTheWork(t *testing.T) {
 		}
 	})
 }
+
+// TestWorkReleasesItsLock: the term ends with it, and the next one begins at once if there is no
+// pause.
+func TestWorkReleasesItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(memlock.New(nil), election.Config{ResignPause: -1})
+		begun, last := time.Now(), int64(0)
+		for term, err := range p.Terms(t.Context()) {
+			if err != nil || term.Token() <= last {
+				t.Fatalf("a term after %d: %v", last, err)
+			}
+			if last != 0 {
+				break
+			}
+			last = term.Token()
+			want(t, "the release", term.Lock().Release(), nil)
+			<-term.Context().Done()
+			want(t, "the term", term.Err(), fencelock.ErrNotHeld)
+		}
+		if took := time.Since(begun); took != 0 || p.State() != election.Idle {
+			t.Errorf("two terms took %v, and the candidate is %v", took, p.State())
+		}
+	})
+}

@@ -4,7 +4,7 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"iter"
 	"os"
 	"os/signal"
 	"slices"
@@ -17,6 +17,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -27,10 +28,9 @@ type electCmd struct {
 
 	command
 
-	reached atomic.Bool    // the server has answered
-	last    chan os.Signal // receives the signals of the previous term
-	pause   time.Duration  // before the next campaign
-	fails   int            // terms in a row whose command failed at once
+	last  chan os.Signal // the signals of the last term
+	pause time.Duration  // before the next campaign
+	fails int            // terms in a row whose command failed at once
 }
 
 func newElect(a *app) *cobra.Command {
@@ -65,20 +65,22 @@ fencelock status billing`,
 // Run campaigns and leads, term after term on one engine, until the command ends by itself or a
 // signal ends it. Its error carries the exit code.
 func (c *electCmd) Run(a *app) error {
-	return c.on(a, func(engine driver.Engine, path string) error {
-		for {
-			again, err := c.term(a, engine, path)
-			if !again {
-				return err
-			}
+	return c.on(a, func(engine driver.Engine, path string) error { return c.lead(a, engine, path) })
+}
+
+// lead is Run on an engine that is open.
+func (c *electCmd) lead(a *app, engine driver.Engine, path string) error {
+	for campaign := c.campaigns(a, engine); ; {
+		if again, err := c.term(a, engine, path, campaign); !again {
+			return err
 		}
-	})
+	}
 }
 
 // term campaigns once and leads if it wins. It reports whether another term follows; if not, its
 // error carries the exit code.
-func (c *electCmd) term(a *app, engine driver.Engine, path string) (again bool, err error) {
-	lock, signals, err := c.campaign(a, engine)
+func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func(context.Context) (*fencelock.Lock, error)) (again bool, err error) {
+	lock, signals, err := a.await(campaign)
 	if err != nil {
 		return false, err
 	}
@@ -122,58 +124,52 @@ func (c *electCmd) rest(failed bool) {
 	c.fails++
 }
 
-// campaign waits until this process leads or a signal ends the wait. Signals that arrived between
-// two terms apply to the wait: TERM ends it, Ctrl-Z stops this process.
-func (c *electCmd) campaign(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
-	return a.await(func(ctx context.Context) (*fencelock.Lock, error) {
+// campaigns returns a function that waits until this process leads or a signal ends the wait; each
+// call is the next campaign of one candidate. Signals that arrived between two terms apply to the
+// wait: TERM ends it, Ctrl-Z stops this process.
+//
+// The candidate releases the lock of a term when the next campaign begins, and hold has done so by
+// then. Its terms are not stopped when elect ends, since that would release a lock which hold has
+// kept because processes of the command still run.
+func (c *electCmd) campaigns(a *app, engine driver.Engine) func(context.Context) (*fencelock.Lock, error) {
+	var reached atomic.Bool // the server has answered
+	var line atomic.Pointer[waitLine]
+	var silence *outage
+	locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
+		if trouble(info) == "" {
+			reached.Store(true)
+		}
+		line.Load().update(info)
+	}})
+	giveUp := func(err error) bool {
+		if reached.Load() {
+			silence.note(err)
+		}
+		return !reached.Load() // as long as it has not, the URL may be wrong
+	}
+	all, cancel := context.WithCancel(a.ctx)
+	next, _ := iter.Pull2(election.New(locker, c.Name, &election.Config{ResignPause: -1, GiveUp: giveUp}).Terms(all))
+	return func(ctx context.Context) (*fencelock.Lock, error) {
 		end, stop := drainSignals(c.last)
 		if end != nil {
 			return nil, gaveUp(end)
 		}
 		defer stoppable(stop)()
-		retry.Sleep(ctx, c.pause)
-		line := newWaitLine(a, c.Name, 0) // no log lines: waiting is normal for elect
-		defer line.stop()
-		locker := c.locker(engine, fencelock.Options{OnWait: func(info driver.WaitInfo) {
-			if trouble(info) == "" {
-				c.reached.Store(true)
-			}
-			line.update(info)
-		}})
-		silence := &outage{app: a, reached: &c.reached}
-		over, found := context.WithCancel(ctx)
-		defer found()
-		go silence.probeEngine(over, locker, c.Name) // ends with the campaign
-		lock, err := c.insist(ctx, locker, silence)
-		if err == nil {
-			c.reached.Store(true)
+		if !retry.Sleep(ctx, c.pause) {
+			return nil, ctx.Err()
 		}
-		return lock, err
-	})
-}
-
-// The pauses between attempts after a failure.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 5 * time.Second // after an outage a new leader starts within this time
-)
-
-// insist acquires the lock. It retries after errors that may be temporary, but only if the server
-// has answered before, since until then the URL may be wrong.
-func (c *electCmd) insist(ctx context.Context, locker *fencelock.Locker, silence *outage) (*fencelock.Lock, error) {
-	for pause := retry.NewBackoff(firstRetry, lastRetry); ; pause.Wait(ctx) {
-		lock, err := locker.Acquire(ctx, c.Name)
-		if err == nil || ctx.Err() != nil || !c.reached.Load() || !passes(err) {
-			return lock, err
+		line.Store(newWaitLine(a, c.Name, 0)) // no log lines: waiting is normal for elect
+		defer line.Load().stop()
+		silence = &outage{app: a, reached: &reached}
+		go silence.probeEngine(ctx, locker, c.Name) // ends with the campaign
+		defer context.AfterFunc(ctx, cancel)()
+		term, err, _ := next()
+		if err != nil {
+			return nil, err
 		}
-		silence.note(err)
+		reached.Store(true)
+		return term.Lock(), nil
 	}
-}
-
-// passes reports whether err may be temporary, so that a retry may succeed. Other errors need a
-// change by a person. They end elect, so that a service manager reports them.
-func passes(err error) bool {
-	return !errors.Is(err, driver.ErrInvalid) && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrConfig)
 }
 
 // drainSignals stops a listener and returns what arrived too late for the command of the last term:
@@ -196,9 +192,9 @@ func drainSignals(signals chan os.Signal) (end os.Signal, stop bool) {
 	}
 }
 
-// stoppable makes SIGTSTP stop this process until the returned function is called. elect needs it
-// while no command runs, since SIGTSTP has lost its default effect once a term has listened to it.
-// If now is set, SIGTSTP has already arrived and stops this process at once.
+// stoppable lets the terminal stop this process while no command runs, until the returned function
+// is called. This is needed because SIGTSTP has no default effect any more after a term has
+// listened to it. If now is set, the terminal has already asked for it.
 func stoppable(now bool) func() {
 	stops, done := make(chan os.Signal, 1), make(chan struct{})
 	if now {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -14,6 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
@@ -177,6 +182,29 @@ func rooted() {
 	time.Sleep(10 * time.Minute)
 }
 
+func init() { programs["leader"] = leader }
+
+// leader is "fencelock elect x -- ARG...". It creates the file "released" when it releases a lock.
+func leader() {
+	path, err := supervise.Lookup(os.Args[1])
+	check(err)
+	engine, _, err := engineurl.Open(context.Background(), os.Getenv("FENCELOCK_URL"))
+	check(err)
+	c := &electCmd{command: command{Name: "x", Command: os.Args[1:], TTL: 5 * time.Second, Signal: "TERM", KillAfter: time.Second / 2}}
+	check(c.check())
+	err = c.lead(&app{ctx: context.Background(), stderr: os.Stderr}, tellsRelease{engine}, path)
+	complain(os.Stderr, err)
+	os.Exit(exitCode(err))
+}
+
+// tellsRelease is an engine that creates the file "released" in each release.
+type tellsRelease struct{ driver.Engine }
+
+func (e tellsRelease) Release(ctx context.Context, l driver.Lease) error {
+	check(os.WriteFile("released", nil, 0o600))
+	return e.Engine.Release(ctx, l)
+}
+
 // nobodys returns a host on which the user nobody can run fencelock, and rooted as root.
 func nobodys(t *testing.T) host {
 	if os.Geteuid() != 0 {
@@ -242,6 +270,25 @@ func TestCommandThatIsAnotherUser(t *testing.T) {
 		h.isStuck(t, url, old)
 		if pid := h.number(t, "pid"); !runs(pid) {
 			t.Error("the command was killed after all")
+		}
+	})
+	t.Run("elect", func(t *testing.T) {
+		t.Parallel()
+		h := nobodys(t)
+		url := "redis://" + redistest.StartRedis(t).Addr()
+		leader := func(words ...string) *exec.Cmd {
+			cmd := h.asNobody(url)
+			cmd.Args = append([]string{"leader"}, words...)
+			return cmd
+		}
+		must(t, leader("true").Run())
+		must(t, os.Remove(h.path("released")))
+		h.isStuck(t, url, leader("./rooted", "pid"))
+		if pid := h.number(t, "pid"); !runs(pid) {
+			t.Error("the command was killed after all")
+		}
+		if _, err := os.Stat(h.path("released")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v; the lock was released while the command runs", err)
 		}
 	})
 	t.Run("hidden", func(t *testing.T) { // /proc is mounted with hidepid, in a namespace that ends with the wrapper
