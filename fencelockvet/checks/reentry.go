@@ -18,9 +18,9 @@ var Reentry = &analysis.Analyzer{
 	Doc: `report acquisitions of a name that is held already
 
 Locks are not re-entrant: a second acquisition of the same name waits for the first one to end, so
-Do and Acquire block until their context or wait limit ends, and TryDo and TryAcquire always fail. The check
-reports this inside the function that Do is given, and between Acquire and Release, for the same
-Locker and the same constant name or unchanged variable.
+Do and Acquire block until their context or wait limit ends, and TryDo and TryAcquire always fail.
+The check reports this inside the function that Do is given, and between Acquire and Release, for
+the same Locker and the same constant name or unchanged variable.
 
 Fix: move the inner code out of the lock, or call a function that expects the lock to be held.`,
 	Requires: []*analysis.Analyzer{ctrlflow.Analyzer},
@@ -192,7 +192,7 @@ func exclusive(options ast.Expr) bool {
 	})
 }
 
-// value adds the identity of a name: a constant, a variable that does not change, or a sum of these.
+// value adds the identity of a name: a constant, a variable that does not change, or these joined with +.
 func (r reentry) value(e ast.Expr, to *named) bool {
 	e = ast.Unparen(e)
 	if v := r.pass.TypesInfo.Types[e].Value; v != nil && v.Kind() == constant.String {
