@@ -31,10 +31,9 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 // fencelock.TokenFrom).
 //
 // While the engine is unreachable, Run retries until ctx ends or Config.GiveUp returns true. It
-// returns fencelock.ErrInvalid,
-// fencelock.ErrUnsupported and fencelock.ErrConfig at once. It returns [ErrStuck] if fn still runs
-// Config.ShutdownTimeout after its context has ended. If ctx ends during a campaign, the error
-// satisfies errors.Is(err, ctx.Err()).
+// returns fencelock.ErrInvalid, fencelock.ErrUnsupported and fencelock.ErrConfig at once. It returns
+// [ErrStuck] if fn still runs Config.ShutdownTimeout after its context has ended. If ctx ends during
+// a campaign, the error satisfies errors.Is(err, ctx.Err()).
 func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := c.begin(); err != nil {
 		return err
