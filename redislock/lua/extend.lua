@@ -2,7 +2,7 @@
 local function extend(s, owner, token, ttl)
   if s.mode == 'x' then return starts(s.text, FORMAT .. owner .. ' ' .. token .. ' ') and call('PEXPIRE', s.lock, ttl) end
   if s.mode ~= 's' or not starts(seatOf(s, token), owner .. ' ') then return false end
-  call('PEXPIRE', s.lock, ttl) -- Redis with full memory allows this write, and then all others of the script
+  call('PEXPIRE', s.lock, ttl) -- first: with full memory Redis refuses ZADD as the first write, and allows it after this one
   call('ZADD', s.lock, s.ms + ttl, token)
   settle(s)
   return true

@@ -40,8 +40,8 @@ local function open(lock, marker, base, settings)
   return s
 end
 
--- Fails while the slot moves, which refuses several keys of which one is absent: the second key has
--- no owner at its end and is never written.
+-- Fails while the slot moves, which refuses several keys of which one is absent. The second key, left
+-- without an owner at its end, never exists.
 local function stays(s) if s.counts == '0' then call('EXISTS', s.fence, s.left) end end
 
 local function starts(text, with) return string.sub(text, 1, #with) == with end

@@ -23,7 +23,8 @@ end
 -- HAND-OVER: makes the waiter the holder for at most GRANT ms and sends it the grant. If its client
 -- does not subscribe any more, the grant is undone. The client counts as alive for the length of
 -- the grant only, unless it sends an acquire or a touch: a dead client costs the next waiters one
--- grant. A client with other waiters sends touch in time.
+-- grant. A live client that has other waiters sends touch within the grant, or they leave the queue
+-- until its next touch.
 local function handOff(s, r, left)
   local life = math.min(r.ttl, GRANT)
   local token, floor = addHolder(s, r, life)
@@ -37,8 +38,8 @@ end
 
 -- QUEUE: grants to the waiters in their order for as long as the next one fits. Waiters of dead
 -- clients are removed; a client that was only slow puts them back when it touches. s.lined is the
--- first waiter that is left, if any. orderly: the lock was released or broken before the end that
--- the waiters know; if a minimum hold or a quarantine still runs, they are told for how long.
+-- first waiter that is left, if any. orderly: the lock ended earlier than the waiters were told, by
+-- a release or a break; if nothing may be granted yet, they are told for how long.
 local function advance(s, orderly)
   local given, life, told = 0, 0, {}
   for turn = 1, 16 * BATCH + 1 do

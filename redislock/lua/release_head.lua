@@ -8,8 +8,8 @@ local lock, base, owner, token, id, late = KEYS[1], ARGV[1], ARGV[3], ARGV[4], A
 local own, text, tag = FORMAT .. owner .. ' ' .. token .. ' ', call('MGET', lock)[1], tagOf(lock)
 local had = text and string.sub(text, 1, #own) == own
 -- The common case: the lock was held exclusively by this owner, and nobody waits. waited is false
--- if this owner did not hold it, 0 or 1, or an error: while the slot moves, EXISTS fails here,
--- since the lock key is absent now.
+-- if this owner did not hold it exclusively (release.lua looks at shared holders), 0 or 1 for the
+-- queue, or an error, which counts as a moving slot: the lock key is absent now.
 local waited = had and call('DEL', lock) and redis.pcall('EXISTS', lock, base .. 'queue:' .. tag)
 if waited == 0 and not late then
   call('SET', base .. 'left:' .. tag .. ':' .. owner, id, 'PX', GRANT)

@@ -79,9 +79,9 @@ local function release(s, owner, token)
 end
 
 -- LEFT: remembers that the owner has released, left or lost the lock. Its attempts to acquire that
--- arrive later do nothing, and a release that arrives twice is recognised by its id. An attempt is
--- served for at most GRANT ms after it was sent, so the key lives as long; late is the server time
--- until which an attempt without an answer may still arrive.
+-- arrive later do nothing, and a release that arrives twice is recognised by its id. An attempt
+-- carries a deadline at most GRANT ms after it was sent, so the key need not live longer. late is
+-- the deadline of an attempt that has no answer yet: the key then lives GRANT ms beyond it.
 local function mark(s, owner, id, late)
   local life = late and math.ceil((late - stamp) / 1000) or 0
   call('SET', s.left .. owner, id, 'PX', math.max(life, 0) + GRANT)
