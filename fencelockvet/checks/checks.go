@@ -122,8 +122,8 @@ func relevant(pkg *types.Package) bool {
 	return false
 }
 
-// files returns the files to check: none if the package has nothing to do with the library, and none
-// that belong to tests.
+// files returns the files to check: none if the package has nothing to do with the library, and no
+// files of tests.
 func files(pass *analysis.Pass) (all []*ast.File) {
 	if !relevant(pass.Pkg) {
 		return nil
@@ -187,13 +187,20 @@ func isContext(t types.Type) bool {
 	return ok && named.Obj().Name() == "Context" && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == "context"
 }
 
-// writes are the places at which each variable of a file gets a value.
+// writes are the values that each variable of a package gets.
 type writes map[*types.Var][]ast.Expr
 
 // collectWrites finds them. A value that is not one expression is nil: of a range loop, of an
 // assignment of several values, or one that is written through a pointer.
-func collectWrites(info *types.Info, file *ast.File) writes {
+func collectWrites(pass *analysis.Pass) writes {
 	w := writes{}
+	for _, file := range pass.Files {
+		w.collect(pass.TypesInfo, file)
+	}
+	return w
+}
+
+func (w writes) collect(info *types.Info, file *ast.File) {
 	add := func(target, value ast.Expr) {
 		if v := variable(info, target); v != nil {
 			w[v] = append(w[v], value)
@@ -235,7 +242,6 @@ func collectWrites(info *types.Info, file *ast.File) writes {
 		}
 		return true
 	})
-	return w
 }
 
 // unchanged reports whether v has one value as long as it exists: it is local and is written at

@@ -254,7 +254,7 @@ func (a *acquisition) errIn(n ast.Node) (does errUse) {
 				return errReplaced
 			}
 		}
-	case *ast.ValueSpec, *ast.DeclStmt, *ast.SendStmt, *ast.GoStmt, *ast.DeferStmt:
+	case *ast.ValueSpec, *ast.DeclStmt, *ast.SendStmt, *ast.GoStmt:
 		return errCopied
 	case *ast.Ident:
 		return errCopied // switch err

@@ -25,8 +25,12 @@ Fix: use the context that the function is given. The suggested fix does that.`,
 }
 
 func runOuterCtx(pass *analysis.Pass) (any, error) {
-	for _, file := range files(pass) {
-		w := collectWrites(pass.TypesInfo, file)
+	all := files(pass)
+	if len(all) == 0 {
+		return nil, nil
+	}
+	w := collectWrites(pass)
+	for _, file := range all {
 		enclosing := map[*types.Var]*outerCtx{}
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
@@ -35,7 +39,10 @@ func runOuterCtx(pass *analysis.Pass) (any, error) {
 			}
 			name, f, _ := known(pass.TypesInfo, call)
 			if lit, param := callback(pass.TypesInfo, call); lit != nil {
-				o := &outerCtx{pass: pass, function: name, lit: lit, param: param, outer: map[*types.Var]bool{}, of: map[*types.Var]bool{}, enclosing: enclosing}
+				o := &outerCtx{
+					pass: pass, function: name, lit: lit, param: param, enclosing: enclosing,
+					outer: map[*types.Var]bool{}, of: map[*types.Var]bool{},
+				}
 				o.collect(w, call.Args[f.ctx])
 				o.check(lit.Body)
 				if param != nil {
@@ -189,23 +196,35 @@ func within(v *types.Var, lit *ast.FuncLit) bool { return lit.Pos() <= v.Pos() &
 
 // report reports the use of an outer context at e.
 func (o *outerCtx) report(e ast.Expr, text string) {
-	d := analysis.Diagnostic{Pos: e.Pos(), End: e.End()}
-	switch {
-	case o.param != nil:
-		d.Message = text + " does not end when the lock is lost: use " + o.param.Name() + ", the context given to the function of " + o.function
+	d := analysis.Diagnostic{Pos: e.Pos(), End: e.End(), Message: text + " does not end when the lock is lost: "}
+	if o.param != nil {
+		name := o.param.Name()
+		d.Message += "use " + name + ", the context given to the function of " + o.function
 		if scope := o.pass.Pkg.Scope().Innermost(e.Pos()); scope != nil {
-			if _, obj := scope.LookupParent(o.param.Name(), e.Pos()); obj == o.param {
-				d.SuggestedFixes = replace("Use "+o.param.Name(), e, o.param.Name())
+			if _, obj := scope.LookupParent(name, e.Pos()); obj == o.param {
+				d.SuggestedFixes = replace("Use "+name, e, name)
 			}
 		}
-	default:
-		first := o.firstParam()
-		d.Message = text + " does not end when the lock is lost: name the context given to the function of " + o.function + " and use it"
-		if id, ok := e.(*ast.Ident); ok && first != nil {
-			d.SuggestedFixes = replace("Name the context of the function "+id.Name, first, id.Name)
+	} else {
+		d.Message += "name the context given to the function of " + o.function + " and use it"
+		// A parameter with the name of the outer context also replaces it elsewhere in the function.
+		if first := o.firstParam(); first != nil && o.uses(e) == 1 {
+			d.SuggestedFixes = replace("Name the context of the function "+text, first, text)
 		}
 	}
 	o.pass.Report(d)
+}
+
+// uses counts how often the literal uses the variable e.
+func (o *outerCtx) uses(e ast.Expr) (n int) {
+	v := variable(o.pass.TypesInfo, e)
+	ast.Inspect(o.lit.Body, func(node ast.Node) bool {
+		if id, ok := node.(*ast.Ident); ok && v != nil && o.pass.TypesInfo.Uses[id] == v {
+			n++
+		}
+		return true
+	})
+	return n
 }
 
 // firstParam returns the identifier _ of the literal's context, or nil.

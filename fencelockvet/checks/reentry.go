@@ -29,9 +29,12 @@ Fix: move the inner code out of the lock, or call a function that expects the lo
 
 func runReentry(pass *analysis.Pass) (any, error) {
 	all := files(pass)
-	shared := sharedFields(pass.TypesInfo, all)
+	if len(all) == 0 {
+		return nil, nil
+	}
+	w, shared := collectWrites(pass), sharedFields(pass.TypesInfo, pass.Files)
 	for _, file := range all {
-		r := reentry{pass: pass, w: collectWrites(pass.TypesInfo, file), shared: shared, seen: map[*ast.CallExpr]bool{}}
+		r := reentry{pass: pass, w: w, shared: shared, seen: map[*ast.CallExpr]bool{}}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if lit, _ := callback(pass.TypesInfo, call); lit != nil {
@@ -192,7 +195,8 @@ func exclusive(options ast.Expr) bool {
 	})
 }
 
-// value adds the identity of a name: a constant, a variable that does not change, or these joined with +.
+// value adds the identity of a name: a constant, a variable that does not change, or these joined
+// with +.
 func (r reentry) value(e ast.Expr, to *named) bool {
 	e = ast.Unparen(e)
 	if v := r.pass.TypesInfo.Types[e].Value; v != nil && v.Kind() == constant.String {

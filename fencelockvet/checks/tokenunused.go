@@ -64,8 +64,8 @@ func runTokenUnused(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// firstWrite returns the first call that seems to write, or nil. A function that another call of the
-// library is given is checked with that call.
+// firstWrite returns the first call that seems to write, or nil. The function given to a nested call
+// of the library is checked with that call.
 func firstWrite(info *types.Info, body ast.Node) (write *ast.CallExpr) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)

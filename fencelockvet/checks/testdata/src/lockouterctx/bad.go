@@ -105,3 +105,11 @@ func bad11(ctx context.Context, locks *fencelock.Locker) error {
 		})
 	})
 }
+
+// A name for the parameter would also change the deferred call, so there is no fix.
+func bad12(ctx context.Context, locks *fencelock.Locker) error {
+	return locks.Do(ctx, "a", func(_ context.Context) error {
+		defer work(ctx)
+		return work(ctx) // want `name the context given to the function of Locker.Do and use it`
+	})
+}

@@ -91,7 +91,12 @@ func bad09(ctx context.Context, locks *fencelock.Locker) error {
 	})
 }
 
-var global *fencelock.Locker
+var global, readers *fencelock.Locker
+
+func open(locks *fencelock.Locker) {
+	global = locks
+	readers = locks.With(fencelock.Options{Shared: true})
+}
 
 func bad10(ctx context.Context, key string) error {
 	return global.TryDo(ctx, key, func(ctx context.Context) error {

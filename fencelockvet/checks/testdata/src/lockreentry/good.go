@@ -124,3 +124,9 @@ func good14(ctx context.Context, locks *fencelock.Locker, names []string) error 
 	}
 	return nil
 }
+
+func good15(ctx context.Context) error {
+	return readers.Do(ctx, "a", func(ctx context.Context) error {
+		return readers.Do(ctx, "a", work)
+	})
+}

@@ -127,3 +127,16 @@ func bad11(ctx context.Context, locks *fencelock.Locker, c chan int) error {
 	}
 	return set.Release()
 }
+
+// A deferred function that reads the error does not release the lock.
+func bad12(ctx context.Context, locks *fencelock.Locker) (err error) {
+	lock, err := locks.Acquire(ctx, "a") // want `not released on every path`
+	defer func() { println(err) }()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return lock.Release()
+}
