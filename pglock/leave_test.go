@@ -22,6 +22,7 @@ func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 	pg := pgtest.StartPostgres(t)
 	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	req := shared(long("a"), 0)
+	req.TTL = 20 * time.Second // a lock that stays behind is free by then
 	first := try(t, e, req)
 	stopAt(t, pg, "sharer", "AFTER DELETE")
 	conn := pg.Connect(t)
@@ -53,7 +54,9 @@ func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 		first = w.lease
 	}
 	release(t, e, first)
-	g, err := other.Acquire(t.Context(), driver.Request{Name: "a", TTL: req.TTL, Wait: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	g, err := other.Acquire(ctx, driver.Request{Name: "a", TTL: req.TTL, Wait: true})
 	if err != nil {
 		t.Fatal(err)
 	}
