@@ -79,7 +79,7 @@ func (r *report) text() string {
 
 // section is the report as a section of the page.
 func (r *report) section() string {
-	return fmt.Sprintf("%s%s\n\n%s\n%s\n%s, %s, load average %s.\n", heading, r.suite.title, r.suite.notes, r.table(), r.version,
+	return fmt.Sprintf("%s%s\n\n%s\n%s\n%s, %s,\nload average %s.\n", heading, r.suite.title, r.suite.notes, r.table(), r.version,
 		time.Now().Format(time.DateOnly), strings.Join(r.load, " at the start, ")+" at the end")
 }
 

@@ -21,18 +21,6 @@ import (
 // The pages: their links and anchors lead somewhere, their lines are short, long pages have
 // a table of contents, and the tests that they name exist.
 
-// notYet are the pages and folders of Go whose words are still being rewritten: their prose
-// is not checked. A slash at the end stands for the folders below, too. The list only shrinks.
-var notYet = []string{"docs/benchmarks.md"}
-
-// awaited are pages that others link to before they are there. The list only shrinks.
-var awaited = []string{}
-
-// rewritten reports whether the prose of a page, or of the Go files in a folder, is checked.
-func rewritten(name string) bool {
-	return !slices.ContainsFunc(notYet, func(n string) bool { return n == name || strings.HasSuffix(n, "/") && strings.HasPrefix(name+"/", n) })
-}
-
 // documents returns the names of all pages.
 func documents(t *testing.T) (all []string) {
 	t.Helper()
@@ -182,11 +170,11 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// readLinked reads what is linked to. A folder, and a page that is awaited, has no text.
+// readLinked reads what is linked to. A folder has no text.
 func readLinked(name string) (page, bool) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return page{}, slices.Contains(awaited, name)
+		return page{}, false
 	}
 	if info.IsDir() {
 		return page{name: name}, true
@@ -207,7 +195,7 @@ func TestMentions(t *testing.T) {
 		for _, m := range mention.FindAllString(readText(t, name), -1) {
 			file, anchor, _ := strings.Cut(m, "#")
 			to, ok := readLinked(file)
-			if !ok || anchor != "" && !slices.Contains(awaited, file) && !to.anchors()[anchor] {
+			if !ok || anchor != "" && !to.anchors()[anchor] {
 				t.Errorf("%s names %s, which does not exist", name, m)
 			}
 		}
@@ -258,9 +246,6 @@ func checkContents(p page) error {
 // TestPages checks the form of all pages.
 func TestPages(t *testing.T) {
 	for _, name := range documents(t) {
-		if !rewritten(name) {
-			continue
-		}
 		p := readPage(t, name)
 		for _, fault := range checkWidth(p) {
 			t.Error(fault)

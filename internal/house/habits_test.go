@@ -120,14 +120,12 @@ func docComments(file *ast.File) (all []*ast.CommentGroup) {
 func TestHabits(t *testing.T) {
 	habits := readHabits(t)
 	for _, name := range documents(t) {
-		if rewritten(name) {
-			for _, fault := range checkHabits(prosePage(name, readText(t, name)), habits) {
-				t.Error(fault)
-			}
+		for _, fault := range checkHabits(prosePage(name, readText(t, name)), habits) {
+			t.Error(fault)
 		}
 	}
 	for _, s := range sources(t) {
-		if s.test || !rewritten(s.folder) {
+		if s.test {
 			continue
 		}
 		for _, p := range docPages(s.path, s.fset, s.file) {
