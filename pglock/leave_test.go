@@ -63,6 +63,25 @@ func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 	release(t, other, leaseOf(req, g))
 }
 
+// TestReleaseThatDeletesItsRowLater: a shared holder releases, but the server refuses to delete its
+// row for a while. A waiter is granted soon after the row is deleted, not after the lease.
+func TestReleaseThatDeletesItsRowLater(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
+	keeps := try(t, e, long("keeps the session"))
+	req := shared(long("a"), 0)
+	first := try(t, e, req)
+	pg.Exec(t, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'`,
+		"CREATE TRIGGER refuse BEFORE DELETE ON fencelock.sharer FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()")
+	release(t, e, first)
+	waiter := queueUp(t, t.Context(), other, long("a"))
+	time.Sleep(100 * time.Millisecond) // it may have seen the row by then; if not, the test shows less
+	pg.Exec(t, "DROP TRIGGER refuse ON fencelock.sharer")
+	release(t, other, granted(t, waiter))
+	release(t, e, keeps)
+}
+
 // TestWithdrawnSharedGrantThatCannotLeave: a shared request that has come to nothing leaves no
 // lock behind, although the server does not let it delete its row.
 func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {

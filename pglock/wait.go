@@ -166,14 +166,20 @@ func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
 // seatLook is how long await_seat polls for free capacity.
 const seatLook = 100 * time.Millisecond
 
+// rowLook is how long a wait ignores that the row of a vanished holder may be gone. If a release
+// could not delete its row, its process does so later, and the server notifies nobody.
+const rowLook = time.Second
+
 // later waits until it makes sense to ask again, depending on the verdict.
 func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	most := w.session.ttl / 3
 	var d time.Duration
 	w.full = false
 	switch r.Text(0) {
-	case "closed", "left":
+	case "closed":
 		d = min(r.Millis(1), most)
+	case "left":
+		d = min(r.Millis(1), most, rowLook)
 	case "full":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
 		if d = r.Millis(1); d == 0 || d > seatLook {
