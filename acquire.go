@@ -67,7 +67,7 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		if err != nil {
 			return nil, driver.OneLine(err)
 		}
-		switch err = lock.startHold(ctx, grant, before); {
+		switch err = lock.startHold(ctx, grant, before, a.opts.MaxHold); {
 		case err == nil:
 			return lock, nil
 		case !req.Wait, final(err):
@@ -81,8 +81,9 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 }
 
 // startHold begins the hold of a granted lock. A grant that is too old is confirmed by a renewal
-// first. before was read before the request was sent. ctx bounds the confirmation.
-func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.Instant) (err error) {
+// first. before was read before the request was sent. most is the maximum hold; 0 means none. ctx
+// bounds the confirmation.
+func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.Instant, most time.Duration) (err error) {
 	done := false
 	defer unless(&done, func() { _ = l.releaseEngine() })
 	h, now := l.granted(grant, clock.At(grant.Sent, before.Boot-before.Mono)), clock.Now()
@@ -91,7 +92,7 @@ func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.In
 		now = clock.Now()
 	}
 	if err == nil {
-		l.begin(h, now)
+		l.begin(h, most, now)
 	}
 	done = true
 	return err

@@ -33,7 +33,7 @@ func (l *Locker) doAll(ctx context.Context, names []string, wait bool, fn func(c
 	defer func() { _ = set.Release() }() // for a panic in fn; otherwise a second call, which does nothing
 	err = fn(set.Context())
 	released := set.Release()
-	if lost := set.lost(); lost != nil {
+	if lost := set.failure(); lost != nil {
 		return errors.Join(lost, err)
 	}
 	if errors.Is(released, ErrNotHeld) {
@@ -122,7 +122,7 @@ func (a *acquisition) run(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		again := a.set.lost() != nil || errors.Is(err, errUnconfirmed)
+		again := a.set.failure() != nil || errors.Is(err, errUnconfirmed)
 		if !a.wait || !again || final(err) || ctx.Err() != nil {
 			return a.failure(ctx, err)
 		}
@@ -144,7 +144,7 @@ func (a *acquisition) remember(ctx context.Context, err error) error {
 
 // failure returns the error for a set that was not acquired.
 func (a *acquisition) failure(ctx context.Context, err error) error {
-	if lost := a.set.lost(); lost != nil && !a.wait {
+	if lost := a.set.failure(); lost != nil && !a.wait {
 		return lost
 	}
 	if !a.wait && errors.Is(err, ErrHeld) {

@@ -64,6 +64,13 @@ type Options struct {
 	// ErrInvalid. 0, the default, means no minimum.
 	MinHold time.Duration
 
+	// MaxHold ends a lock that is held for longer: its context ends with a cause that is ErrMaxHold.
+	// The lock is renewed for the Grace after that, so that work can stop before another process is
+	// granted the lock, and is then released. A function that ignores its context then runs beside
+	// the next holder; a guard refuses its writes (package fence). On an engine without leases,
+	// such as files, the lock is kept until it is released. 0, the default, means no maximum.
+	MaxHold time.Duration
+
 	// Note is a free text that is published with the lock, such as a job's number. Lists of holders
 	// and waiters show it. Empty, the default, means no note.
 	Note string
@@ -86,6 +93,7 @@ func (o Options) over(base Options) Options {
 	o.Limit, o.Weight = cmp.Or(o.Limit, base.Limit), cmp.Or(o.Weight, base.Weight)
 	o.TTL, o.Grace = cmp.Or(o.TTL, base.TTL), cmp.Or(o.Grace, base.Grace)
 	o.Wait, o.MinHold = cmp.Or(o.Wait, base.Wait), cmp.Or(o.MinHold, base.MinHold)
+	o.MaxHold = cmp.Or(o.MaxHold, base.MaxHold)
 	o.Note = cmp.Or(o.Note, base.Note)
 	if o.OnWait == nil {
 		o.OnWait = base.OnWait
@@ -100,7 +108,7 @@ func (c *Config) margin(ttl time.Duration) time.Duration {
 
 // check returns an ErrInvalid for negative, contradictory or too long durations.
 func (c *Config) check(o Options, leased bool) error {
-	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.MinHold, c.Margin, c.ReleaseTimeout} {
+	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.MinHold, o.MaxHold, c.Margin, c.ReleaseTimeout} {
 		if d > driver.MaxDuration {
 			return fmt.Errorf("%w: %v is longer than ten years", ErrInvalid, d)
 		}
@@ -108,6 +116,8 @@ func (c *Config) check(o Options, leased bool) error {
 	switch margin := c.margin(o.TTL); {
 	case o.Wait < 0:
 		return fmt.Errorf("%w: the wait limit %v is negative", ErrInvalid, o.Wait)
+	case o.MaxHold < 0:
+		return fmt.Errorf("%w: the maximum hold %v is negative", ErrInvalid, o.MaxHold)
 	case margin < 0 || o.Grace < 0 || c.ReleaseTimeout < 0:
 		return fmt.Errorf("%w: margin %v, grace %v and release timeout %v: none of them may be negative",
 			ErrInvalid, margin, o.Grace, c.ReleaseTimeout)

@@ -16,6 +16,9 @@ var (
 	ErrHeld = driver.ErrHeld
 	// ErrLost: the lock ended before it was released. The error is a *LostError.
 	ErrLost = driver.ErrLost
+	// ErrMaxHold: the lock was held for Options.MaxHold. It is not ErrLost. The error is a
+	// *MaxHoldError.
+	ErrMaxHold = errors.New("the maximum hold is over")
 	// ErrNotHeld: the acquisition has ended: it was released, has expired or was broken.
 	ErrNotHeld = driver.ErrNotHeld
 	// ErrUnavailable: the engine was unreachable or did not answer. It wraps the engine's error.
@@ -69,3 +72,19 @@ func (e *LostError) Error() string {
 
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// MaxHoldError says which acquisition was held for its maximum. errors.Is(err, ErrMaxHold) is true
+// for it.
+type MaxHoldError struct {
+	Name  string
+	Token int64
+	Max   time.Duration // Options.MaxHold
+}
+
+// Error returns the name, the token and the maximum.
+func (e *MaxHoldError) Error() string {
+	return fmt.Sprintf("lock %q with token %d was held for its maximum of %v", e.Name, e.Token, e.Max)
+}
+
+// Is makes errors.Is(err, ErrMaxHold) true.
+func (e *MaxHoldError) Is(target error) bool { return target == ErrMaxHold }

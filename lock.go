@@ -23,14 +23,14 @@ type Lock struct {
 	floor   int64
 	parent  context.Context // the caller's context, or the one that HoldStart returned
 
-	mu       sync.Mutex // guards hold, began, held, loss, reported, told, released, ctx, cancel, joined
+	mu       sync.Mutex // guards hold, began, held, failed, returned, told, released, ctx, cancel, joined
 	hold     hold.Hold
 	began    time.Duration   // when the hold began, by the monotonic clock; zero before
 	held     time.Duration   // how long the hold lasted, once it has ended
-	loss     *LostError      // not nil after a loss
-	reported error           // a loss that the engine reported before the hold began
+	failed   error           // the *LostError or *MaxHoldError that ended the context; before the hold began, a loss that the engine reported
 	told     bool            // AcquireEnd was called: HoldEnd may follow
 	released bool            // Release was called
+	returned bool            // the lock was released because of its maximum hold
 	ctx      context.Context // created on first use
 	cancel   context.CancelCauseFunc
 	joined   map[context.Context]context.CancelCauseFunc // contexts of ContextWith that have not ended
@@ -61,11 +61,14 @@ func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 func (l *Lock) values() context.Context { return (*lockValues)(l) }
 
 // begin starts the hold and its renewals.
-func (l *Lock) begin(h hold.Hold, now hold.Instant) {
+func (l *Lock) begin(h hold.Hold, most time.Duration, now hold.Instant) {
+	if most > 0 {
+		h.Limit(most, now)
+	}
 	l.renewer.enter(l) // before the hold can end, which removes it
 	l.mu.Lock()
-	l.began, l.hold = now.Mono, h
-	reported := l.reported
+	reported := l.failed
+	l.began, l.hold, l.failed = now.Mono, h, nil
 	l.mu.Unlock()
 	if reported != nil {
 		l.onEngineLoss(reported)
@@ -80,9 +83,12 @@ func (l *Lock) announce() {
 	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, l.traced())
 	l.mu.Lock()
 	l.parent, l.told = parent, true
-	loss, held := l.loss, l.held
+	loss, held, returned := l.loss(), l.held, l.returned
 	l.mu.Unlock()
-	if loss != nil {
+	switch {
+	case returned:
+		l.holdEnd()
+	case loss != nil:
 		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, held)
 	}
 }
@@ -108,8 +114,8 @@ func (l *Lock) Token() int64 { return l.lease.Token }
 func (l *Lock) Floor() int64 { return l.floor }
 
 // Context returns a context that ends with the hold. If the lock is lost, it ends with a cause that
-// is ErrLost, at the latest at the deadline minus the grace. If the lock is released, its cause is
-// context.Canceled.
+// is ErrLost, at the latest at the deadline minus the grace. If Options.MaxHold is reached, it ends
+// with a cause that is ErrMaxHold. If the lock is released, its cause is context.Canceled.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +123,7 @@ func (l *Lock) Context() context.Context {
 		return l.ctx
 	}
 	l.ctx, l.cancel = context.WithCancelCause(l.values())
-	if l.hold.Ended() {
+	if l.over() {
 		l.cancel(l.cause())
 	}
 	return l.ctx
@@ -131,7 +137,7 @@ func (l *Lock) ContextWith(ctx context.Context) context.Context {
 	out, cancel := context.WithCancelCause(boundContext{ctx, l})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hold.Ended() {
+	if l.over() {
 		cancel(l.cause())
 		return out
 	}
@@ -147,20 +153,30 @@ func (l *Lock) ContextWith(ctx context.Context) context.Context {
 	return out
 }
 
+// over reports whether the lock's context has ended. The caller holds mu.
+func (l *Lock) over() bool { return l.hold.Ended() || l.hold.Stopping() }
+
 // cause returns the cause of the end of the lock's context. The caller holds mu.
 func (l *Lock) cause() error {
-	if l.loss != nil {
-		return l.loss
+	if l.failed != nil {
+		return l.failed
 	}
 	return context.Canceled
 }
 
-// Err returns nil while the lock is held, a *LostError after a loss, and ErrNotHeld after Release.
+// loss returns the error of a lost lock, or nil. The caller holds mu.
+func (l *Lock) loss() *LostError {
+	loss, _ := l.failed.(*LostError)
+	return loss
+}
+
+// Err returns nil while the lock is held, a *LostError after a loss, a *MaxHoldError once
+// Options.MaxHold is reached, and ErrNotHeld after Release.
 // It does no I/O and is exact even after a pause of the process. Call it right before a step that
 // must not run without the lock.
 func (l *Lock) Err() error {
 	l.feed(hold.Event{Kind: hold.Look}, clock.Now())
-	if err := l.lost(); err != nil {
+	if err := l.failure(); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -197,14 +213,15 @@ func (l *Lock) left(now hold.Instant) (time.Duration, bool) {
 	return l.hold.Left(now), l.hold.Terms().Leased && !l.hold.Ended()
 }
 
-// lost returns the *LostError of a lost lock, or nil.
-func (l *Lock) lost() error {
+// failure returns why the lock's context ended without a release: a *LostError, a *MaxHoldError, or
+// nil.
+func (l *Lock) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loss == nil {
+	if l.began == 0 {
 		return nil
 	}
-	return l.loss
+	return l.failed
 }
 
 // lostError returns the error of a loss. The caller holds mu.
@@ -219,7 +236,7 @@ func (l *Lock) onEngineLoss(cause error) {
 	}
 	l.mu.Lock()
 	if l.began == 0 {
-		l.reported = cause
+		l.failed = cause
 		l.mu.Unlock()
 		return
 	}
@@ -227,31 +244,48 @@ func (l *Lock) onEngineLoss(cause error) {
 	l.feed(hold.Event{Kind: hold.Gone, Cause: cause}, clock.Now())
 }
 
-// feed passes an event to the state machine. If the hold ends, feed cancels the contexts first and
-// then does the rest. It returns what the renewer has to do, and whether the lock was held until
-// now.
+// feed passes an event to the state machine. If the hold or its maximum ends, feed cancels the
+// contexts first and then does the rest. It returns what the renewer has to do, and whether the lock
+// was held until now.
 func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood bool) {
 	l.mu.Lock()
 	stood = !l.hold.Ended()
 	act = l.hold.Step(ev, now)
-	if !stood || !l.hold.Ended() {
+	ended := stood && l.hold.Ended()
+	if !ended && !act.Stop {
 		l.mu.Unlock()
 		return act, stood
 	}
-	if cause := l.hold.Cause(); cause != nil {
-		l.loss = l.lostError(cause, now)
+	if act.Stop {
+		l.failed = &MaxHoldError{Name: l.lease.Name, Token: l.lease.Token, Max: l.hold.Until() - l.began}
+	} else if cause := l.hold.Cause(); cause != nil && l.failed == nil {
+		l.failed = l.lostError(cause, now)
 	}
 	l.held = now.Mono - l.began
-	cancels, cause, loss, told, renewing := l.cancels(), l.cause(), l.loss, l.told, l.hold.Renewing()
+	cancels, cause := l.cancels(), l.cause()
 	l.mu.Unlock()
 	for _, cancel := range cancels {
 		cancel(cause)
 	}
-	l.renewer.remove(l, renewing)
-	if loss != nil && told {
-		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, l.held)
+	if ended {
+		l.ended(ev)
 	}
 	return act, stood
+}
+
+// ended does what follows the end of a hold, whose contexts have ended. ev is the event that ended
+// it.
+func (l *Lock) ended(ev hold.Event) {
+	l.mu.Lock()
+	loss, capped, told, renewing, held := l.loss(), l.hold.Stopping(), l.told, l.hold.Renewing(), l.held
+	l.mu.Unlock()
+	l.renewer.remove(l, renewing)
+	switch {
+	case capped && ev.Kind != hold.Released:
+		go l.giveUp() // ends at the release timeout at the latest
+	case loss != nil && told:
+		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, held)
+	}
 }
 
 // cancels returns the cancel functions of the lock's contexts. The caller holds mu.

@@ -87,11 +87,12 @@ func (l *Locker) WithOnly(o Options) *Locker {
 // allow.
 //
 // The context given to fn is derived from ctx and has the fencing token ([TokenFrom]). If the lock
-// is lost, it ends with a cause that is ErrLost. The lock is renewed until fn returns, even if ctx
-// ends earlier, and is then released.
+// is lost, it ends with a cause that is ErrLost. If it reaches Options.MaxHold, it ends with a cause
+// that is ErrMaxHold. Otherwise the lock is renewed until fn returns, even if ctx ends earlier, and
+// is then released.
 //
-// Do returns the error of fn. If the lock was lost while fn ran, Do returns the *LostError joined
-// with that error, even if fn returned nil. If Do does not get the lock, fn does not run; the
+// Do returns the error of fn. If the lock was lost or reached its maximum hold while fn ran, Do
+// returns the *LostError or *MaxHoldError joined with that error, even if fn returned nil. If Do does not get the lock, fn does not run; the
 // errors are those of [Locker.Acquire]. A failed release is logged and not returned: fn has
 // finished, and the lock expires by itself.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
@@ -106,7 +107,7 @@ func (l *Locker) do(ctx context.Context, name string, wait bool, fn func(ctx con
 	defer lock.Release() // for a panic in fn; otherwise a second call, which does nothing
 	err = fn(lock.ContextWith(under(ctx, lock)))
 	released := lock.Release()
-	if lost := lock.lost(); lost != nil {
+	if lost := lock.failure(); lost != nil {
 		return errors.Join(lost, err)
 	}
 	if errors.Is(released, ErrNotHeld) {

@@ -60,7 +60,7 @@ func (s *LockSet) Context() context.Context {
 		parent = context.WithoutCancel(parent)
 	}
 	s.ctx, s.cancel = context.WithCancelCause(setContext{parent, s})
-	if lost := s.lost(); lost != nil {
+	if lost := s.failure(); lost != nil {
 		s.cancel(lost) // now, not by AfterFunc: the context of a lost set must be cancelled when it is returned
 	}
 	for _, l := range s.locks {
@@ -103,7 +103,7 @@ func (s *LockSet) end() {
 		return
 	}
 	for _, l := range s.locks {
-		if lost := l.lost(); lost != nil {
+		if lost := l.failure(); lost != nil {
 			cancel(lost)
 		}
 	}
@@ -111,10 +111,10 @@ func (s *LockSet) end() {
 }
 
 // lost returns the errors of the lost locks, joined.
-func (s *LockSet) lost() error {
+func (s *LockSet) failure() error {
 	var errs []error
 	for _, l := range s.locks {
-		errs = append(errs, l.lost())
+		errs = append(errs, l.failure())
 	}
 	return errors.Join(errs...)
 }

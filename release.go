@@ -21,7 +21,8 @@ const (
 
 // Release ends the hold at once and then releases the lock on the engine. It does not depend on the
 // caller's context and takes at most Config.ReleaseTimeout. Temporary failures are retried. If the
-// lock was lost before, Release returns ErrNotHeld. Further calls do nothing and return nil.
+// lock was lost before, or was released because of Options.MaxHold, Release returns ErrNotHeld.
+// Further calls do nothing and return nil.
 func (l *Lock) Release() error {
 	l.mu.Lock()
 	again := l.released
@@ -30,13 +31,43 @@ func (l *Lock) Release() error {
 	if again {
 		return nil
 	}
-	l.feed(hold.Event{Kind: hold.Released}, clock.Now())
-	err := l.releaseEngine()
-	if lost := l.lost(); lost != nil {
-		return fmt.Errorf("%w: %w", ErrNotHeld, lost)
+	_, stood := l.feed(hold.Event{Kind: hold.Released}, clock.Now())
+	failure := l.failure()
+	if !stood && errors.Is(failure, ErrMaxHold) { // giveUp releases it
+		return fmt.Errorf("%w: %w", ErrNotHeld, failure)
 	}
-	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, TraceHoldEnd{TraceLock: l.traced(), Held: l.held})
+	err := l.releaseEngine()
+	if errors.Is(failure, ErrLost) {
+		return fmt.Errorf("%w: %w", ErrNotHeld, failure)
+	}
+	l.holdEnd()
 	return err
+}
+
+// holdEnd calls HoldEnd for a lock that was released.
+func (l *Lock) holdEnd() {
+	l.mu.Lock()
+	most, _ := l.failed.(*MaxHoldError)
+	data := TraceHoldEnd{TraceLock: l.traced(), Held: l.held, Max: most}
+	l.mu.Unlock()
+	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, data)
+}
+
+// giveUp releases a lock that was held for its maximum and the grace.
+func (l *Lock) giveUp() {
+	err := l.releaseEngine()
+	logger := l.renewer.cfg.Logger
+	logger.WarnContext(l.values(), "maximum hold is over", "name", l.lease.Name, "token", l.lease.Token, "held", l.held)
+	if err != nil && !errors.Is(err, ErrNotHeld) {
+		logger.WarnContext(l.values(), "release failed", "name", l.lease.Name, "token", l.lease.Token, "error", err) // the lock expires by itself
+	}
+	l.mu.Lock()
+	l.returned = true
+	told := l.told
+	l.mu.Unlock()
+	if told {
+		l.holdEnd()
+	}
 }
 
 // releaseWait is how long a caller whose wait has ended still waits for the release of what it

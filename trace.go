@@ -82,7 +82,8 @@ type TraceRenewEnd struct {
 type TraceHoldEnd struct {
 	TraceLock
 	Held time.Duration
-	Lost *LostError // nil if the lock was released
+	Lost *LostError    // nil if the lock was not lost
+	Max  *MaxHoldError // nil unless Options.MaxHold ended the context of the lock
 }
 
 // TraceReleaseEnd describes the end of a release.

@@ -27,7 +27,7 @@ func (c *Candidate) Check(tolerance time.Duration) error {
 	if stuck {
 		return fmt.Errorf("%w: %q: Run has returned without it: end this process (%w)", ErrStuck, c.name, cmp.Or(lost, errKept))
 	}
-	if !errors.Is(lost, fencelock.ErrLost) {
+	if !errors.Is(lost, fencelock.ErrLost) && !errors.Is(lost, fencelock.ErrMaxHold) {
 		return nil
 	}
 	c.noteLoss(term) // in case its callback is late

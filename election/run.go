@@ -23,7 +23,8 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 //     ctx ends Run in this way: the context of fn ends, and fn returns.
 //   - The term is lost: the context of fn ends with a cause that is fencelock.ErrLost. Run waits
 //     until fn returns, logs its error, and campaigns again.
-//   - Resign is called, or fn returns ErrResigned: the same, after Config.ResignPause.
+//   - Resign is called, fn returns ErrResigned, or the term reaches fencelock.Options.MaxHold, which
+//     is the cause of the end of its context: the same, after Config.ResignPause.
 //   - fn panics: Run ends the term and panics with an error that contains the value and the stack.
 //     It wraps the value if that is an error.
 //
@@ -134,7 +135,7 @@ func (c *Candidate) await(term *Term, done <-chan error) (err error, stuck bool)
 
 // noteResult logs the error of work whose term is over, since Run does not return it.
 func (c *Candidate) noteResult(term *Term, err error) {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, fencelock.ErrLost) || errors.Is(err, ErrResigned) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, fencelock.ErrLost) || errors.Is(err, fencelock.ErrMaxHold) || errors.Is(err, ErrResigned) {
 		return
 	}
 	c.cfg.Logger.Warn("leader's work failed after its term", "name", c.name, "term", term.Token(), "error", err)

@@ -45,7 +45,8 @@ func (t *Term) Err() error {
 
 // again reports whether the candidate campaigns again after work that returned err.
 func (t *Term) again(err error) bool {
-	return t.lost || errors.Is(context.Cause(t.ctx), ErrResigned) || errors.Is(err, ErrResigned)
+	cause := context.Cause(t.ctx)
+	return t.lost || errors.Is(cause, fencelock.ErrMaxHold) || errors.Is(cause, ErrResigned) || errors.Is(err, ErrResigned)
 }
 
 // Terms campaigns and yields each term that this candidate wins. The body of the loop is the work
@@ -126,8 +127,8 @@ func (c *Candidate) close(term *Term) {
 	standing := term.lock.Err()
 	term.cancel(context.Canceled) // ends goroutines that the work left behind, before the next leader starts
 	err := term.lock.Release()
-	term.lost = errors.Is(standing, fencelock.ErrLost) || errors.Is(err, fencelock.ErrNotHeld)
-	if err != nil && !term.lost {
+	term.lost = errors.Is(standing, fencelock.ErrLost) || errors.Is(err, fencelock.ErrNotHeld) && !errors.Is(err, fencelock.ErrMaxHold)
+	if err != nil && !errors.Is(err, fencelock.ErrNotHeld) {
 		c.cfg.Logger.Warn("release failed", "name", c.name, "term", term.Token(), "error", err)
 	}
 	c.mu.Lock()

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
@@ -308,5 +310,33 @@ func TestPathsOfNoFile(t *testing.T) {
 				t.Errorf("%s was left in %s", file.Name(), at)
 			}
 		}
+	}
+}
+
+// TestLateWritesAfterAMaximumHold: of two writers, one ignores the end of its context at its maximum
+// hold. The guard refuses what it writes after the next holder has written.
+func TestLateWritesAfterAMaximumHold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report")
+	synctest.Test(t, func(t *testing.T) {
+		locks := fencelock.New(memlock.New(nil), nil)
+		hanging := locks.With(fencelock.Options{TTL: time.Second, Grace: 300 * time.Millisecond, MaxHold: 2 * time.Second})
+		err := hanging.Do(t.Context(), "report", func(ctx context.Context) error {
+			late := context.WithoutCancel(ctx)
+			if err := fence.ReplaceFile(late, path, []byte("first"), 0o600); err != nil {
+				t.Error(err)
+			}
+			if err := locks.Do(t.Context(), "report", func(ctx context.Context) error {
+				return fence.ReplaceFile(ctx, path, []byte("next"), 0o600)
+			}); err != nil {
+				t.Error(err)
+			}
+			return fence.ReplaceFile(late, path, []byte("late"), 0o600)
+		})
+		if !errors.Is(err, fence.ErrStale) || !errors.Is(err, fencelock.ErrMaxHold) {
+			t.Errorf("the late write: %v", err)
+		}
+	})
+	if text, err := os.ReadFile(path); err != nil || string(text) != "next" {
+		t.Errorf("the file has %q, %v", text, err)
 	}
 }

@@ -46,6 +46,7 @@ type Event struct {
 type Action struct {
 	Renew bool          // send a renewal now; answer with Renewed, Failed or Gone
 	Lost  bool          // the hold has ended: notify the holder
+	Stop  bool          // the maximum is reached: notify the holder; the hold goes on for the grace
 	Wait  time.Duration // time until the next Tick; 0 means that none is needed
 	Slack time.Duration // how much later than Wait the Tick may come
 	Left  time.Duration // time until the deadline; the renewer sends the most urgent renewals first
@@ -59,14 +60,16 @@ var ErrDeadline = errors.New("no renewal was acknowledged before the deadline")
 // Hold is the state of one acquisition. It is not safe for concurrent use.
 type Hold struct {
 	terms    Terms
+	until    time.Duration // when the maximum is reached, by the monotonic clock; 0 means never
 	sent     Instant       // before the request that was last acknowledged
 	ttl      time.Duration // how long the lease runs from sent
 	failed   Instant       // when the last attempt failed
 	pause    time.Duration // how long to wait after that; 0 if none failed
 	lastErr  error         // the error of the last failed attempt
 	renewing bool          // whether a renewal is in progress
+	stopping bool          // the maximum is reached
 	ended    bool
-	cause    error // why it was lost; nil after a release
+	cause    error // why it was lost; nil after a release, and if the maximum ended it
 }
 
 // New returns a hold whose lease runs for ttl from sent. ttl may be shorter than terms.TTL, as
@@ -75,12 +78,23 @@ func New(terms Terms, sent Instant, ttl time.Duration) Hold {
 	return Hold{terms: terms, sent: sent, ttl: ttl}
 }
 
+// Limit sets the maximum of the hold, counted from now.
+func (h *Hold) Limit(most time.Duration, now Instant) { h.until = now.Mono + most }
+
 // Step processes an event and returns what to do. After the end of the hold it always returns the
 // zero Action.
 func (h *Hold) Step(ev Event, now Instant) Action {
 	if h.ended {
 		return Action{}
 	}
+	stop := !h.stopping && h.until != 0 && h.most(now) <= 0
+	h.stopping = h.stopping || stop
+	act := h.step(ev, now)
+	act.Stop = stop
+	return act
+}
+
+func (h *Hold) step(ev Event, now Instant) Action {
 	switch ev.Kind {
 	case Renewed:
 		h.renewing, h.pause, h.lastErr = false, 0, nil
@@ -96,6 +110,10 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 	}
 	if h.terms.Leased && h.life(now) <= 0 {
 		return h.end(h.late())
+	}
+	if h.terms.Leased && h.stopping && h.most(now)+h.terms.Grace <= 0 {
+		h.ended = true
+		return Action{}
 	}
 	switch ev.Kind {
 	case Released:
@@ -143,7 +161,25 @@ func (h *Hold) plan(now Instant) Action {
 	if left := h.life(now); h.terms.Leased && (act.Wait == 0 || left < act.Wait+act.Slack) {
 		act.Wait, act.Slack = left, 0
 	}
+	if left, ok := h.nextStop(now); ok && (act.Wait == 0 || left < act.Wait+act.Slack) {
+		act.Wait, act.Slack = left, 0
+	}
 	return act
+}
+
+// most returns the time until the maximum is reached.
+func (h *Hold) most(now Instant) time.Duration { return h.until - now.Mono }
+
+// nextStop returns the time until the maximum is reached or, after that, until the grace is over.
+// ok is false if neither is ahead.
+func (h *Hold) nextStop(now Instant) (left time.Duration, ok bool) {
+	switch {
+	case h.until == 0:
+		return 0, false
+	case !h.stopping:
+		return h.most(now), true
+	}
+	return h.most(now) + h.terms.Grace, h.terms.Leased
 }
 
 // due returns the time until the next renewal, which is sent at a third of the lease. Margin and
@@ -169,6 +205,12 @@ func (h *Hold) Terms() Terms { return h.terms }
 
 // Renewing reports whether a renewal was asked for and not yet answered.
 func (h *Hold) Renewing() bool { return h.renewing }
+
+// Until returns when the maximum is reached, by the monotonic clock; 0 means never.
+func (h *Hold) Until() time.Duration { return h.until }
+
+// Stopping reports whether the hold has reached its maximum.
+func (h *Hold) Stopping() bool { return h.stopping }
 
 // Ended reports whether the hold is over.
 func (h *Hold) Ended() bool { return h.ended }

@@ -228,3 +228,43 @@ func TestAGrantFromTheFutureIsNotFresh(t *testing.T) {
 		t.Error("a grant is fresh from when its request was sent, and not before")
 	}
 }
+
+// TestLimit: whatever the terms, a hold stops at its limit, a lease lasts for the grace after it,
+// and a hold without a lease does not end.
+func TestLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "most"))
+		terms := terms
+		terms.Leased = rapid.Bool().Draw(t, "leased")
+		terms.Grace = time.Duration(rapid.Int64Range(0, int64(terms.TTL/2)).Draw(t, "grace"))
+		h := hold.New(terms, at(0), terms.TTL)
+		h.Limit(most, at(0))
+		stopped := time.Duration(-1)
+		ev, now := hold.Event{Kind: hold.Tick}, time.Duration(0)
+		for now <= most+terms.Grace && !h.Ended() {
+			act := h.Step(ev, at(now))
+			if act.Lost {
+				t.Fatalf("lost at %v", now)
+			}
+			if act.Stop {
+				if stopped >= 0 {
+					t.Fatal("stopped twice")
+				}
+				stopped = now
+			}
+			if ev = (hold.Event{Kind: hold.Tick}); act.Renew {
+				ev = hold.Event{Kind: hold.Renewed, Sent: at(now)}
+			} else if act.Wait > 0 {
+				now += act.Wait // without the slack: no two locks share a batch here
+			} else if !h.Ended() {
+				t.Fatalf("nothing is due after %v: %+v", now, act)
+			}
+		}
+		if stopped != most || !h.Stopping() {
+			t.Fatalf("stopped at %v, want %v", stopped, most)
+		}
+		if h.Ended() != terms.Leased || h.Ended() && (now != most+terms.Grace || h.Cause() != nil) {
+			t.Fatalf("ended: %v at %v, cause %v; want a release at %v", h.Ended(), now, h.Cause(), most+terms.Grace)
+		}
+	})
+}

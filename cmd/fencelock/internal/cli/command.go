@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
@@ -32,6 +33,7 @@ type command struct {
 	Note      string        // shown by ls, status and waiters
 	PassURL   bool          // set FENCELOCK_URL, which may hold a password, for the command
 	Line      string        // for /bin/sh -c, instead of Command
+	Most      time.Duration // how long the command may run; 0 is no maximum
 
 	Name    string
 	Command []string // may begin with -- until check
@@ -74,6 +76,19 @@ func (c *command) flags(cmd *cobra.Command) {
 	offer(cmd, "kill-after", 0, "5s")
 	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
 	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command. Without it, a fencelock in the command uses locks of this host.")
+}
+
+// most adds the flag for how long the command may run.
+func (c *command) most(f *pflag.FlagSet, name, usage string) {
+	f.Func(name, usage, func(s string) (err error) {
+		if c.Most, err = time.ParseDuration(s); err != nil {
+			return notDuration(s)
+		}
+		if c.Most <= 0 {
+			return fmt.Errorf("%s is not more than 0", s) // an empty variable must not remove the maximum
+		}
+		return nil
+	})
 }
 
 // Limits of the durations of a command.
@@ -161,7 +176,7 @@ func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan 
 	}
 	return supervise.Command{
 		Path: path, Args: c.Command, Env: c.environment(a, lock),
-		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter,
+		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter, Most: c.Most,
 		Tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2), Say: a.say,
 	}
 }

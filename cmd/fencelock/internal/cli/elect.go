@@ -58,6 +58,8 @@ fencelock status billing`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().BoolVar(&c.Restart, "restart", false, "After the command has ended by itself, campaign again, behind the others. Without it, elect ends with the command.")
+	c.most(cmd.Flags(), "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
+	offer(cmd, "max-term", 0, "1h", "24h")
 	c.command.flags(cmd)
 	return cmd
 }
@@ -97,6 +99,10 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func
 			a.say("%v", end.err)
 		}
 		a.say("campaigning for %q again", c.Name)
+		return true, nil
+	case end.capped:
+		c.rest(false)
+		a.say("the term is over; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
 	case !c.Restart:
 		return false, end.err

@@ -26,6 +26,7 @@ const (
 	exitBusy          = 75
 	exitLost          = 76
 	exitConfig        = 78
+	exitCapped        = 124 // as timeout(1) has it
 	exitNotExecutable = 126
 	exitNotFound      = 127
 	exitSignal        = 128 // plus the number of the signal

@@ -17,11 +17,12 @@ import (
 
 // outcome is how a command under a lock has ended.
 type outcome struct {
-	lost  bool  // the lock was lost before the command ended
-	stuck bool  // processes of the command still run, so no other command may start
-	asked bool  // a signal asked fencelock, and so the command, to end
-	begun bool  // the command started
-	err   error // carries the exit code
+	lost   bool  // the lock was lost before the command ended
+	capped bool  // the command was stopped because it had run for its maximum
+	stuck  bool  // processes of the command still run, so no other command may start
+	asked  bool  // a signal asked fencelock, and so the command, to end
+	begun  bool  // the command started
+	err    error // carries the exit code
 }
 
 // hold runs the command under its lock and releases the lock as soon as every process of the
@@ -48,10 +49,11 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 		a.detail("released %q after %v", lock.Name(), time.Since(began).Round(time.Millisecond))
 	}
 	return outcome{
-		lost:  end.Lost || errors.Is(freed, driver.ErrNotHeld),
-		asked: end.Asked,
-		begun: true,
-		err:   a.verdict(end, freed),
+		lost:   end.Lost || errors.Is(freed, driver.ErrNotHeld),
+		capped: end.Capped,
+		asked:  end.Asked,
+		begun:  true,
+		err:    a.verdict(end, freed),
 	}
 }
 
@@ -135,6 +137,8 @@ func failureOf(end supervise.End) error {
 	switch code := codeOf(end); {
 	case end.Lost:
 		return driver.ErrLost
+	case end.Capped:
+		return errors.New("the command ran for longer than --max-hold")
 	case end.Status.Signaled():
 		return fmt.Errorf("the command was killed by %s", unix.SignalName(end.Status.Signal()))
 	case code != 0:
@@ -148,6 +152,8 @@ func codeOf(end supervise.End) int {
 	switch {
 	case end.Lost:
 		return exitLost
+	case end.Capped:
+		return exitCapped
 	case end.Broken:
 		return exitStart
 	case end.Status.Signaled():

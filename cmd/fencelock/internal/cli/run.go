@@ -60,6 +60,7 @@ fencelock run --tick 1m report -- ./report.sh`,
 				{"71", "fencelock could not start its watchdog or get another resource, or its watchdog was killed"},
 				{"75", "the lock is busy, or the time of -w was over (-E and -q change this)"},
 				{"76", "the lock was lost while the command ran, or before it started"},
+				{"124", "the command was stopped because of --max-hold"},
 			}),
 		},
 		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
@@ -82,6 +83,8 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	f.Var(number{&c.Weight, 1}, "weight", "With --limit: count as N holders instead of 1.")
 	f.DurationVar(&c.MinHold, "min-hold", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
 	offer(cmd, "min-hold", 0, "1m")
+	c.most(f, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
+	offer(cmd, "max-hold", 0, "10m", "1h", "12h")
 	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has claimed the tick. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
 	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")
 	f.StringVar(&c.OnLost, "on-lost", "terminate", "`ACTION` if the lock is lost: terminate the command, or ignore the loss. With ignore, the command also keeps running if fencelock is killed.")

@@ -70,6 +70,7 @@ type Command struct {
 	Signal    unix.Signal    // sent first to end the command
 	KillAfter time.Duration  // time from Signal to SIGKILL; 0 kills at once
 	Tick      time.Duration  // how often the watchdog gets the deadline
+	Most      time.Duration  // how long the command may run, before it is ended as after a loss; 0 means no maximum
 
 	// IgnoreLoss means that the command continues when the lock is lost or this process dies.
 	IgnoreLoss bool
@@ -104,6 +105,7 @@ type Process struct {
 	reaped bool // the watchdog has ended and been reaped
 
 	lost   bool
+	capped bool             // Most is over
 	asked  bool             // a signal that ends programs was passed on
 	hungUp bool             // SIGHUP was passed on
 	late   bool             // the watchdog killed the command at the deadline

@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -17,6 +18,7 @@ const patience = time.Second
 type End struct {
 	Status unix.WaitStatus // of the command itself
 	Lost   bool            // the lock was lost before all processes had ended
+	Capped bool            // Command.Most was over before all processes had ended
 	Late   bool            // the watchdog killed the command at the deadline, before this process did
 	Broken bool            // the watchdog was killed, and then the command
 
@@ -38,8 +40,14 @@ func (p *Process) Wait() End {
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
 	lost := p.Lock.Context().Done()
+	var most <-chan time.Time
+	if p.Most > 0 {
+		most = time.After(p.Most)
+	}
 	for !p.empty && !p.stuck() {
 		select {
+		case <-most:
+			p.onMost()
 		case <-lost:
 			lost = nil
 			p.onLoss()
@@ -63,7 +71,7 @@ func (p *Process) Wait() End {
 		p.Say("%v; the command has ended", err)
 	}
 	p.Terminal.takeBack(p.pid)
-	end := End{Status: p.status, Lost: p.lost, Late: p.late, Broken: p.broken, Asked: p.wasAsked()}
+	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Late: p.late, Broken: p.broken, Asked: p.wasAsked()}
 	if !p.empty {
 		end.Left = p.denied
 	}
@@ -87,15 +95,31 @@ func (p *Process) onLoss() {
 		wait = min(wait, time.Until(deadline)-KillReserve)
 	}
 	p.leaveLater()
+	p.stop(wait, cause.Error())
+}
+
+// onMost ends a command that has run for as long as it may. The lock is renewed until no process of
+// the command is left.
+func (p *Process) onMost() {
+	if p.lost {
+		return
+	}
+	p.capped = true
+	p.stop(p.KillAfter, fmt.Sprintf("the command has run for its maximum of %v", p.Most))
+}
+
+// stop sends Signal to all processes of the command and schedules the kill. why begins the message
+// for the user.
+func (p *Process) stop(wait time.Duration, why string) {
 	if wait <= 0 || p.Signal == unix.SIGKILL {
 		p.killAll()
-		p.Say("%v; killing the command", cause)
+		p.Say("%s; killing the command", why)
 		return
 	}
 	p.watchdog.order(order{Signal: p.Signal, All: true})
 	p.watchdog.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
 	p.kill = time.After(wait)
-	p.Say("%v; sending %s to the command, SIGKILL in %v", cause, unix.SignalName(p.Signal), wait.Round(time.Millisecond))
+	p.Say("%s; sending %s to the command, SIGKILL in %v", why, unix.SignalName(p.Signal), wait.Round(time.Millisecond))
 }
 
 // leaveLater schedules when to stop waiting for processes that cannot be killed: when the lease of

@@ -1,0 +1,197 @@
+package fencelock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// capped are options with a maximum hold and a grace.
+var capped = fencelock.Options{TTL: time.Second, Grace: 300 * time.Millisecond, MaxHold: 2 * time.Second}
+
+// TestMaxHold: the context of a lock ends at its maximum hold, and the next holder is granted the
+// lock after the grace and not before.
+func TestMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var ends []fencelock.TraceHoldEnd
+		locks, _ := newLocks(fencelock.Config{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Tracer: &fencelock.Tracer{HoldEnd: func(_ context.Context, e fencelock.TraceHoldEnd) { ends = append(ends, e) }},
+		})
+		begun := time.Now()
+		l := acquire(t, locks.With(capped), "a")
+		with := l.ContextWith(t.Context())
+		<-l.Context().Done()
+		if took := time.Since(begun); took != capped.MaxHold {
+			t.Errorf("the context ended after %v, want %v", took, capped.MaxHold)
+		}
+		cause := context.Cause(l.Context())
+		most, ok := errors.AsType[*fencelock.MaxHoldError](cause)
+		if !ok || !errors.Is(cause, fencelock.ErrMaxHold) || errors.Is(cause, fencelock.ErrLost) || most.Max != capped.MaxHold || most.Token != l.Token() {
+			t.Errorf("the cause is %#v", cause)
+		}
+		if context.Cause(with) != cause || context.Cause(l.ContextWith(t.Context())) != cause || l.Err() != cause {
+			t.Errorf("other contexts: %v; Err: %v", context.Cause(with), l.Err())
+		}
+		next, err := locks.Acquire(t.Context(), "a")
+		if took := time.Since(begun); err != nil || took < capped.MaxHold+capped.Grace || took > capped.MaxHold+capped.Grace+time.Millisecond {
+			t.Fatalf("the next holder was granted the lock after %v: %v", took, err)
+		}
+		if err := l.Release(); !errors.Is(err, fencelock.ErrNotHeld) || !errors.Is(err, fencelock.ErrMaxHold) {
+			t.Errorf("a release after the maximum hold: %v", err)
+		}
+		if err := next.Err(); err != nil {
+			t.Errorf("the next holder: %v", err)
+		}
+		synctest.Wait()
+		if len(ends) != 1 || ends[0].Max != most || ends[0].Lost != nil || ends[0].Held != capped.MaxHold+capped.Grace {
+			t.Errorf("HoldEnd: %+v", ends)
+		}
+		if text := log.String(); strings.Contains(text, "lost") || !strings.Contains(text, "maximum hold is over") {
+			t.Errorf("logged: %s", text)
+		}
+		_ = next.Release()
+	})
+}
+
+// TestDoReturnsTheMaximumHold: fn stops at the end of its context, within the grace.
+func TestDoReturnsTheMaximumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		begun := time.Now()
+		stopped := errors.New("stopped")
+		work := func(ctx context.Context) error {
+			<-ctx.Done()
+			return stopped
+		}
+		for what, err := range map[string]error{
+			"Do":    locks.With(capped).Do(t.Context(), "a", work),
+			"DoAll": locks.With(capped).DoAll(t.Context(), []string{"a", "b"}, work),
+		} {
+			if !errors.Is(err, fencelock.ErrMaxHold) || !errors.Is(err, stopped) || errors.Is(err, fencelock.ErrLost) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if took := time.Since(begun); took != 2*capped.MaxHold {
+			t.Errorf("both took %v, want no grace for work that has stopped", took)
+		}
+		if _, err := locks.TryAcquire(t.Context(), "a"); err != nil {
+			t.Errorf("after the work: %v", err)
+		}
+	})
+}
+
+// TestMaxHoldOfOneThatIsTooShort: the end of a hold that is over before its acquisition returns is
+// reported once, after the end of the acquisition.
+func TestMaxHoldOfOneThatIsTooShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []string
+		locks, _ := newLocks(fencelock.Config{Tracer: &fencelock.Tracer{
+			AcquireEnd: func(context.Context, fencelock.TraceAcquireEnd) {
+				time.Sleep(time.Second)
+				events = append(events, "acquired")
+			},
+			HoldEnd: func(_ context.Context, e fencelock.TraceHoldEnd) {
+				if errors.Is(e.Max, fencelock.ErrMaxHold) {
+					events = append(events, "over")
+				}
+			},
+		}})
+		l := acquire(t, locks.With(fencelock.Options{MaxHold: 1}), "a")
+		time.Sleep(time.Second)
+		if err := l.Err(); !errors.Is(err, fencelock.ErrMaxHold) {
+			t.Errorf("Err: %v", err)
+		}
+		if got := strings.Join(events, " "); got != "acquired over" {
+			t.Errorf("events: %s", got)
+		}
+	})
+}
+
+// TestReleaseBeforeTheMaximumHold: a maximum hold that is not reached changes nothing.
+func TestReleaseBeforeTheMaximumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		l := acquire(t, locks.With(capped), "a")
+		ctx := l.Context()
+		time.Sleep(capped.MaxHold - 1)
+		if err := l.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Release(); err != nil {
+			t.Error(err)
+		}
+		if cause := context.Cause(ctx); cause != context.Canceled {
+			t.Errorf("the cause is %v", cause)
+		}
+		time.Sleep(time.Minute)
+		if err := l.Err(); !errors.Is(err, fencelock.ErrNotHeld) || errors.Is(err, fencelock.ErrMaxHold) {
+			t.Errorf("Err: %v", err)
+		}
+	})
+}
+
+// TestMaxHoldOfALostLock: the loss comes first and is what the holder gets. A lock that is lost
+// within the grace has reached its maximum.
+func TestMaxHoldOfALostLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, engine := newLocks(fencelock.Config{})
+		l := acquire(t, locks.With(capped), "a")
+		engine.Lose("a")
+		time.Sleep(time.Minute)
+		if err := l.Err(); !errors.Is(err, fencelock.ErrLost) || errors.Is(err, fencelock.ErrMaxHold) {
+			t.Errorf("lost before: %v", err)
+		}
+		l = acquire(t, locks.With(capped), "a")
+		time.Sleep(capped.MaxHold)
+		synctest.Wait()
+		engine.Lose("a")
+		time.Sleep(time.Minute)
+		if err := l.Err(); !errors.Is(err, fencelock.ErrMaxHold) || errors.Is(err, fencelock.ErrLost) {
+			t.Errorf("lost after: %v", err)
+		}
+	})
+}
+
+// TestMaxHoldWithoutALease: on files the context ends, and the process keeps the lock until it
+// releases it.
+func TestMaxHoldWithoutALease(t *testing.T) {
+	locks := fencelock.New(filelock.New(t.TempDir(), nil), nil).With(fencelock.Options{MaxHold: 20 * time.Millisecond})
+	err := locks.Do(t.Context(), "a", func(ctx context.Context) error {
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, fencelock.ErrMaxHold) {
+			t.Errorf("the cause is %v", cause)
+		}
+		time.Sleep(20 * time.Millisecond) // nothing must happen meanwhile
+		if _, err := locks.TryAcquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrHeld) {
+			t.Errorf("another process, while fn runs: %v", err)
+		}
+		return nil
+	})
+	if !errors.Is(err, fencelock.ErrMaxHold) {
+		t.Errorf("Do: %v", err)
+	}
+	l, err := locks.TryAcquire(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Release()
+}
+
+// TestMaxHoldIsChecked: a negative maximum hold is ErrInvalid.
+func TestMaxHoldIsChecked(t *testing.T) {
+	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{MaxHold: -1})
+	if _, err := locks.Acquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrInvalid) {
+		t.Error(err)
+	}
+}
