@@ -12,6 +12,7 @@
 //	fencelock limit --rate 10/m api -- curl ...   ten a minute across all hosts
 //	fencelock ls                                  who holds what
 //	fencelock status nightly                      who holds and who waits
+//	fencelock holds billing && ./publish          only where the leader runs
 //	fencelock watch invoice:                      events, one line each
 //	fencelock break nightly --reason "db3 died"   take a lock away
 //	fencelock jobs                                scheduled jobs and their last runs
@@ -45,7 +46,7 @@
 //
 // The exit code is that of the command, or one of these:
 //
-//	1    nobody holds the name (break, resign), or the job is not known (jobs)
+//	1    nobody holds the name (break, resign, holds), or the job is not known (jobs)
 //	64   the command line is wrong
 //	69   the server is unreachable
 //	70   doctor found something broken
@@ -54,6 +55,7 @@
 //	75   the lock is busy, or the rate is used up
 //	76   the lock was lost while the command ran
 //	78   the configuration is wrong, a permission is missing, or the login was refused
+//	124  the command was stopped because of --max-hold
 //	126  the command cannot be executed
 //	127  the command was not found
 //	128+n the command was killed by signal n, or signal n ended the wait

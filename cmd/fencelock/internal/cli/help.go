@@ -60,6 +60,7 @@ var verbCodes = []explained{
 	{"74", "stdout could not be written"},
 	{"75", "the lock is busy"},
 	{"76", "the lock was lost"},
+	{"124", "the command was stopped because of --max-hold"},
 	{"128+n", "the command was killed by signal n"},
 }
 
