@@ -24,13 +24,15 @@ import (
 // electCmd is the verb elect. A term is one acquisition of the lock; a process may have several,
 // one after the other.
 type electCmd struct {
-	Restart bool // campaign again after the command has ended by itself
+	Restart bool   // campaign again after the command has ended by itself
+	Health  string // address for probes; "" means none
 
 	command
 
-	last  chan os.Signal // the signals of the last term
-	pause time.Duration  // before the next campaign
-	fails int            // terms in a row whose command failed at once
+	health health
+	last   chan os.Signal // the signals of the last term
+	pause  time.Duration  // before the next campaign
+	fails  int            // terms in a row whose command failed at once
 }
 
 func newElect(a *app) *cobra.Command {
@@ -58,6 +60,8 @@ fencelock status billing`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().BoolVar(&c.Restart, "restart", false, "After the command has ended by itself, campaign again, behind the others. Without it, elect ends with the command.")
+	cmd.Flags().StringVar(&c.Health, "health", "", "Answer probes on `ADDRESS`, such as 127.0.0.1:8081: /leader (200 or 503), /ready, /metrics.")
+	offer(cmd, "health", 0, "127.0.0.1:8081")
 	c.most(cmd.Flags(), "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
 	offer(cmd, "max-term", 0, "1h", "24h")
 	c.command.flags(cmd)
@@ -72,7 +76,13 @@ func (c *electCmd) Run(a *app) error {
 
 // lead is Run on an engine that is open.
 func (c *electCmd) lead(a *app, engine driver.Engine, path string) error {
-	for campaign := c.campaigns(a, engine); ; {
+	campaign := c.campaigns(a, engine)
+	stop, err := c.health.serve(a, c.Health)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for {
 		if again, err := c.term(a, engine, path, campaign); !again {
 			return err
 		}
@@ -87,9 +97,13 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func
 		return false, err
 	}
 	a.say("leading %q, token %d", c.Name, lock.Token())
+	c.health.terms.Add(1)
 	began := time.Now()
 	end := a.hold(engine, lock, c.under(a, lock, path, signals), func(error) {})
 	c.last = signals
+	if end.lost {
+		c.health.lost.Add(1)
+	}
 	switch {
 	case end.asked || end.stuck || !end.begun && !end.lost: // a command that could not be started would fail again
 		return false, end.err
@@ -154,7 +168,8 @@ func (c *electCmd) campaigns(a *app, engine driver.Engine) func(context.Context)
 		return !reached.Load() // as long as it has not, the URL may be wrong
 	}
 	all, cancel := context.WithCancel(a.ctx)
-	next, _ := iter.Pull2(election.New(locker, c.Name, &election.Config{ResignPause: -1, GiveUp: giveUp}).Terms(all))
+	c.health.name, c.health.candidate = c.Name, election.New(locker, c.Name, &election.Config{ResignPause: -1, GiveUp: giveUp})
+	next, _ := iter.Pull2(c.health.candidate.Terms(all))
 	return func(ctx context.Context) (*fencelock.Lock, error) {
 		end, stop := drainSignals(c.last)
 		if end != nil {

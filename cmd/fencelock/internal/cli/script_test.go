@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -108,6 +109,7 @@ func TestScript(t *testing.T) {
 			"waitqueued": scriptWaitQueued,
 			"jsonhas":    scriptJSONHas,
 			"waitmatch":  scriptWaitMatch,
+			"waitprobe":  scriptWaitProbe,
 			"greater":    scriptGreater,
 			"longname":   scriptLongName,
 			"redis":      scriptRedis(t),
@@ -353,4 +355,28 @@ func lookUp(v any, path []string) (any, bool) {
 		}
 	}
 	return v, true
+}
+
+// scriptWaitProbe implements "waitprobe FILE PATH STATUS REGEXP". It waits until the process of
+// elect --health -v whose messages are in FILE answers PATH with a status and a body that matches.
+func scriptWaitProbe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: waitprobe FILE PATH STATUS REGEXP")
+	}
+	address, want := regexp.MustCompile(`answering probes on (\S+)`), regexp.MustCompile("^"+args[2]+" (?s).*"+args[3])
+	poll(ts, args[1]+" answers "+args[2]+" "+args[3], func() bool {
+		found := address.FindStringSubmatch(ts.ReadFile(args[0]))
+		return found != nil && want.MatchString(probe("http://"+found[1]+args[1]))
+	})
+}
+
+// probe returns the status and the body of a page.
+func probe(url string) string {
+	r, err := http.Get(url)
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	return fmt.Sprintf("%d %s %v", r.StatusCode, body, err)
 }

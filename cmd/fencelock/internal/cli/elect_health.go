@@ -1,0 +1,85 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock/election"
+)
+
+// health answers probes of load balancers, orchestrators and Prometheus while elect runs.
+type health struct {
+	name      string
+	candidate *election.Candidate
+	server    http.Server
+	terms     atomic.Int64
+	lost      atomic.Int64 // of terms
+}
+
+// serve starts to answer on an address, until the returned function is called. Without an address
+// it does nothing.
+func (h *health) serve(a *app, address string) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, &exitError{code: exitStart, err: fmt.Errorf("--health: %w", err)}
+	}
+	a.detail("answering probes on %s", listener.Addr())
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /leader", h.leader)
+	mux.HandleFunc("GET /ready", h.ready)
+	mux.HandleFunc("GET /metrics", h.metrics)
+	h.server = http.Server{Handler: mux, ReadHeaderTimeout: probeLimit, IdleTimeout: time.Minute}
+	go func() { _ = h.server.Serve(listener) }() // ends with stop
+	return func() { _ = h.server.Close() }, nil
+}
+
+// probeLimit bounds a probe.
+const probeLimit = 5 * time.Second
+
+// leader answers 200 while this process leads.
+func (h *health) leader(w http.ResponseWriter, _ *http.Request) {
+	term := h.candidate.Term()
+	if term == nil {
+		http.Error(w, "not the leader", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintf(w, "leader, token %d\n", term.Token())
+}
+
+// ready answers 200 while this process leads or can become the leader.
+func (h *health) ready(w http.ResponseWriter, r *http.Request) {
+	if err := h.candidate.Ready(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, h.candidate.State())
+}
+
+// metrics answers in the text format of Prometheus.
+func (h *health) metrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	leading := 0
+	if h.candidate.Term() != nil {
+		leading = 1
+	}
+	label := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(h.name)
+	for _, m := range []struct {
+		name, kind, help string
+		value            int64
+	}{
+		{"leading", "gauge", "1 while this process leads.", int64(leading)},
+		{"terms_total", "counter", "Terms of this process.", h.terms.Load()},
+		{"terms_lost_total", "counter", "Terms that ended because the lock was lost.", h.lost.Load()},
+	} {
+		fmt.Fprintf(w, "# HELP fencelock_election_%[1]s %[2]s\n# TYPE fencelock_election_%[1]s %[3]s\nfencelock_election_%[1]s{name=\"%[4]s\"} %[5]d\n", m.name, m.help, m.kind, label, m.value)
+	}
+}
