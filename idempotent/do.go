@@ -36,7 +36,7 @@ func Do[T any](ctx context.Context, s *Store, key string, fn func(ctx context.Co
 		}
 		return value, err
 	}
-	defer run.end(record{State: noResult}) // the job is done, but the codec may panic
+	defer func() { _ = run.end(record{State: noResult}) }() // the job is done, but the codec may panic
 	data, err := s.cfg.Codec.Encode(value)
 	if err != nil {
 		return value, errors.Join(run.end(record{State: noResult}), fmt.Errorf("%w: encoding the result of %q: %w", ErrNoResult, key, err))

@@ -5,22 +5,6 @@ import (
 	"time"
 )
 
-// rising fails the test unless every acquisition has a greater token than the one
-// before it, whichever way it comes about.
-type rising struct {
-	scene
-	last int64
-}
-
-func (r *rising) next(h hold) hold {
-	r.Helper()
-	if h.Token <= r.last || h.Floor != h.Token {
-		r.Fatalf("token %d with floor %d after %d", h.Token, h.Floor, r.last)
-	}
-	r.last = h.Token
-	return h
-}
-
 // TestTokensAfterAClockStep: the remembered token is ahead of the server's clock,
 // as after a step back. Tokens go on from there, digit by digit, and the memory
 // outlives the step.

@@ -75,7 +75,9 @@ func resources(server *redistest.Redis, g Redis, run string) map[string]Resource
 		}, Read: read("GET", "{"+run+"}other")},
 		"DEL": {Name: del, Write: func(ctx context.Context, v string) error {
 			// Log the deletions that succeed, because each of them removes the key.
-			server.TryDo("SET", del, "there")
+			if _, err := server.TryDo("SET", del, "there"); err != nil {
+				return err
+			}
 			if err := g.Del(ctx, del); err != nil {
 				return err
 			}

@@ -72,17 +72,15 @@ func (n *Name) Delete(key string) bool {
 }
 
 // end sets the expiry of a key if it exists.
-func (n *Name) end(key string, until int64) bool {
+func (n *Name) end(key string, until int64) {
 	k := n.Keys[key]
 	switch {
 	case k == nil:
-		return false
 	case until <= n.ms():
 		delete(n.Keys, key)
 	default:
 		k.Until = until
 	}
-	return true
 }
 
 // remains returns the rest of a key's life, like PTTL.
