@@ -31,8 +31,10 @@ func main() {
 		log.Fatal("not charged, another process holds the lock: ", err)
 	case errors.Is(err, fencelock.ErrUnavailable):
 		log.Fatal("not charged, Redis is unreachable: ", err)
+	case err != nil:
+		log.Fatal("charge failed, or the configuration is wrong: ", err)
 	}
-	if err := errors.Join(err, engine.Close()); err != nil {
+	if err := engine.Close(); err != nil {
 		log.Fatal(err)
 	}
 }
