@@ -187,6 +187,11 @@ func isContext(t types.Type) bool {
 	return ok && named.Obj().Name() == "Context" && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == "context"
 }
 
+// isError reports whether t is the type error.
+func isError(t types.Type) bool {
+	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
+}
+
 // writes are the values that each variable of a package gets.
 type writes map[*types.Var][]ast.Expr
 

@@ -22,6 +22,9 @@ type acquisition struct {
 	err   *types.Var // nil if the error is dropped
 	body  *ast.BlockStmt
 	graph *cfg.CFG
+	// unclear says that a path was not followed, because it depends on what the analyzers do not
+	// understand.
+	unclear bool
 }
 
 // acquisitions calls f with each acquisition of the functions in a file, and dropped with each call
@@ -205,7 +208,8 @@ func (a *acquisition) held(visit func(n ast.Node) bool, enter func(b *cfg.Block)
 				fresh = false
 			case errCopied:
 				if fresh {
-					return // nobody knows what depends on it
+					a.unclear = true // nobody knows what depends on it
+					return
 				}
 			}
 		}
@@ -295,6 +299,7 @@ func (a *acquisition) possible(b *cfg.Block, i int, fresh bool) bool {
 	case no:
 		return i == 1
 	case opaque:
+		a.unclear = true
 		return false
 	}
 	return true

@@ -67,7 +67,7 @@ func failsOf(info *types.Info, call *ast.CallExpr) bool {
 	if tuple, ok := last.(*types.Tuple); ok && tuple.Len() > 0 {
 		last = tuple.At(tuple.Len() - 1).Type()
 	}
-	return last != nil && types.Identical(last, types.Universe.Lookup("error").Type())
+	return isError(last)
 }
 
 func isBlank(e ast.Expr) bool {

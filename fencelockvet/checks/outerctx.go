@@ -2,8 +2,10 @@ package checks
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
 	"maps"
+	"slices"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/types/typeutil"
@@ -17,8 +19,9 @@ var OuterCtx = &analysis.Analyzer{
 Do and its relatives give their function a context of its own. It ends when the lock is lost, and it
 carries the fencing token. The context that was given to Do does neither: a call that uses it in the
 function continues after another holder has the lock. The check also sees the context from which the
-one given to Do was derived. It is silent about deferred calls, go statements, log messages and
-context.WithoutCancel, where the outer context can be intended.
+one given to Do was derived. It is silent where the outer context can be intended: in deferred calls, go
+statements, log messages, context.WithoutCancel, functions that only read a value of the context, and
+code that runs after an error or after the end of the function's context.
 
 Fix: use the context that the function is given. The suggested fix does that.`,
 	Run: runOuterCtx,
@@ -114,8 +117,24 @@ func (o *outerCtx) check(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.DeferStmt, *ast.GoStmt:
 			return false
+		case *ast.IfStmt:
+			if !failure(info, n.Cond) {
+				return true
+			}
+			o.check(n.Cond)
+			if n.Init != nil {
+				o.check(n.Init)
+			}
+			if n.Else != nil {
+				o.check(n.Else)
+			}
+			return false
+		case *ast.CaseClause:
+			return !slices.ContainsFunc(n.List, func(e ast.Expr) bool { return failure(info, e) })
+		case *ast.CommClause:
+			return n.Comm == nil || !o.ended(n.Comm)
 		case *ast.CallExpr:
-			if meant(info, n) {
+			if meant(info, n) || reads(info, n) {
 				return false
 			}
 			for i, arg := range n.Args {
@@ -165,6 +184,45 @@ func meant(info *types.Info, call *ast.CallExpr) bool {
 		return fn.Name() == "WithoutCancel" || fn.Name() == "AfterFunc" || fn.Name() == "Cause"
 	}
 	return false
+}
+
+// failure reports whether a condition says that something failed, perhaps because the lock is lost.
+// The context of the function may have ended then, so the outer one can be intended.
+func failure(info *types.Info, cond ast.Expr) (is bool) {
+	if equal, ok := ast.Unparen(cond).(*ast.BinaryExpr); ok && equal.Op == token.EQL {
+		return false
+	}
+	ast.Inspect(cond, func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		is = is || ok && isError(info.TypeOf(e))
+		return !is
+	})
+	return is
+}
+
+// ended reports whether a case of a select statement receives from Done of the function's context.
+func (o *outerCtx) ended(comm ast.Stmt) (is bool) {
+	ast.Inspect(comm, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		is = is || ok && sel.Sel.Name == "Done" && o.param != nil && variable(o.pass.TypesInfo, sel.X) == o.param
+		return !is
+	})
+	return is
+}
+
+// reads reports whether a call seems to read only a value of its context: a function with no other
+// argument that returns something, but no error and no context.
+func reads(info *types.Info, call *ast.CallExpr) bool {
+	fn, ok := typeutil.Callee(info, call).(*types.Func)
+	if !ok || fn.Signature().Recv() != nil || len(call.Args) != 1 || fn.Signature().Results().Len() == 0 {
+		return false
+	}
+	for result := range fn.Signature().Results().Variables() {
+		if isError(result.Type()) || isContext(result.Type()) {
+			return false
+		}
+	}
+	return true
 }
 
 // detaches reports whether a function of this package gives an argument to context.WithoutCancel.

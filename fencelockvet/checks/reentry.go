@@ -32,7 +32,8 @@ func runReentry(pass *analysis.Pass) (any, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	w, shared := collectWrites(pass), sharedFields(pass.TypesInfo, pass.Files)
+	w := collectWrites(pass)
+	shared := sharedFields(pass.TypesInfo, w, pass.Files)
 	for _, file := range all {
 		r := reentry{pass: pass, w: w, shared: shared, seen: map[*ast.CallExpr]bool{}}
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -142,25 +143,33 @@ func (r reentry) locker(e ast.Expr, to *named) bool {
 }
 
 // sharedFields returns the fields that get a Locker whose locks may be shared.
-func sharedFields(info *types.Info, files []*ast.File) map[*types.Var]bool {
+func sharedFields(info *types.Info, w writes, files []*ast.File) map[*types.Var]bool {
 	shared := map[*types.Var]bool{}
-	add := func(target *ast.Ident, value ast.Expr) {
-		call, ok := ast.Unparen(value).(*ast.CallExpr)
-		if field, isVar := info.Uses[target].(*types.Var); ok && isVar && derives(info, call) && !exclusive(call.Args[0]) {
-			shared[field] = true
+	add := func(field types.Object, value ast.Expr) {
+		if v, ok := field.(*types.Var); ok && mayShare(info, w, value) {
+			shared[v] = true
 		}
 	}
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
-			case *ast.KeyValueExpr:
-				if key, ok := n.Key.(*ast.Ident); ok {
-					add(key, n.Value)
+			case *ast.CompositeLit:
+				of := info.TypeOf(n).Underlying()
+				if pointer, ok := of.(*types.Pointer); ok {
+					of = pointer.Elem().Underlying() // &T left out in a list
+				}
+				fields, ok := of.(*types.Struct)
+				for i, e := range n.Elts {
+					if pair, keyed := e.(*ast.KeyValueExpr); ok && !keyed {
+						add(fields.Field(i), e)
+					} else if key, named := keyOf(pair); ok && named {
+						add(info.Uses[key], pair.Value)
+					}
 				}
 			case *ast.AssignStmt:
 				for i, target := range n.Lhs {
 					if sel, ok := target.(*ast.SelectorExpr); ok && len(n.Lhs) == len(n.Rhs) {
-						add(sel.Sel, n.Rhs[i])
+						add(info.Uses[sel.Sel], n.Rhs[i])
 					}
 				}
 			}
@@ -168,6 +177,28 @@ func sharedFields(info *types.Info, files []*ast.File) map[*types.Var]bool {
 		})
 	}
 	return shared
+}
+
+// keyOf returns the name of the field of an element of a composite literal.
+func keyOf(pair *ast.KeyValueExpr) (*ast.Ident, bool) {
+	if pair == nil {
+		return nil, false
+	}
+	key, ok := pair.Key.(*ast.Ident)
+	return key, ok
+}
+
+// mayShare reports whether a value, or one that its variable gets, is a Locker of With whose locks
+// may be shared.
+func mayShare(info *types.Info, w writes, value ast.Expr) bool {
+	if call, ok := ast.Unparen(value).(*ast.CallExpr); ok {
+		return derives(info, call) && !exclusive(call.Args[0])
+	}
+	v := variable(info, value)
+	return v != nil && slices.ContainsFunc(w[v], func(e ast.Expr) bool {
+		call, ok := ast.Unparen(e).(*ast.CallExpr)
+		return ok && derives(info, call) && !exclusive(call.Args[0])
+	})
 }
 
 func identity(pass *analysis.Pass, v *types.Var) string {

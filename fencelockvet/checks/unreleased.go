@@ -36,6 +36,9 @@ func runUnreleased(pass *analysis.Pass) (any, error) {
 // reportLeak reports the acquisition if a path returns without a release.
 func (a *acquisition) reportLeak(pass *analysis.Pass) {
 	if !a.everReleased() {
+		if !a.ends() {
+			return // it is held until the process ends, as a lock of the whole process
+		}
 		pass.ReportRangef(a.call, "the lock of %s is never released: write defer %s.Release() after the check of the error",
 			a.name, a.lock.Name())
 		return
@@ -55,6 +58,19 @@ func (a *acquisition) reportLeak(pass *analysis.Pass) {
 	}
 	pass.ReportRangef(a.call, "the lock of %s is not released on every path: write defer %s.Release() after the check of the error%s",
 		a.name, a.lock.Name(), where)
+}
+
+// ends reports whether the function can end, or acquire the lock again, after the acquisition.
+func (a *acquisition) ends() (does bool) {
+	a.held(
+		func(n ast.Node) bool {
+			does = does || n == a.stmt
+			return !does
+		},
+		func(*cfg.Block) bool { return !does },
+		func(*ast.ReturnStmt) { does = true },
+	)
+	return does || a.unclear
 }
 
 // everReleased reports whether the function releases the lock anywhere, or hands it on.

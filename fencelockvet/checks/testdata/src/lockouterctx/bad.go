@@ -113,3 +113,19 @@ func bad12(ctx context.Context, locks *fencelock.Locker) error {
 		return work(ctx) // want `name the context given to the function of Locker.Do and use it`
 	})
 }
+
+func bad13(ctx context.Context, locks *fencelock.Locker) error {
+	return locks.Do(ctx, "a", func(held context.Context) error {
+		if err := work(ctx); err != nil { // want `ctx does not end when the lock is lost: use held`
+			return err
+		} else if err == nil {
+			return work(ctx) // want `ctx does not end when the lock is lost: use held`
+		}
+		select {
+		case <-time.After(time.Second):
+			return work(ctx) // want `ctx does not end when the lock is lost: use held`
+		case <-held.Done():
+			return held.Err()
+		}
+	})
+}

@@ -2,6 +2,7 @@ package lockouterctx
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -114,5 +115,45 @@ func good14(ctx context.Context, locks *fencelock.Locker) error {
 		saving, cancel := lastWord(ctx)
 		defer cancel()
 		return work(saving)
+	})
+}
+
+func saveError(ctx context.Context, err error) {}
+
+// After a failure the context of the function may have ended.
+func good15(ctx context.Context, locks *fencelock.Locker) error {
+	return locks.Do(ctx, "a", func(held context.Context) error {
+		err := work(held)
+		if err != nil {
+			saveError(ctx, err)
+		}
+		switch {
+		case errors.Is(err, fencelock.ErrLost):
+			saveError(ctx, err)
+		case held.Err() != nil:
+			return work(ctx)
+		}
+		return err
+	})
+}
+
+func good16(ctx context.Context, locks *fencelock.Locker) error {
+	return locks.Do(ctx, "a", func(held context.Context) error {
+		select {
+		case <-held.Done():
+			saveError(ctx, held.Err())
+			return held.Err()
+		case <-time.After(time.Second):
+			return work(held)
+		}
+	})
+}
+
+func userOf(ctx context.Context) string { return "" }
+
+// A value of the context is read; nothing is done under it.
+func good17(ctx context.Context, locks *fencelock.Locker) error {
+	return locks.Do(ctx, "a", func(held context.Context) error {
+		return work(context.WithValue(held, "user", userOf(ctx)))
 	})
 }

@@ -130,3 +130,28 @@ func good15(ctx context.Context) error {
 		return readers.Do(ctx, "a", work)
 	})
 }
+
+type cache struct{ readers *fencelock.Locker }
+
+func newCache(locks *fencelock.Locker) *cache {
+	readers := locks.With(fencelock.Options{Shared: true})
+	return &cache{readers: readers}
+}
+
+func (c *cache) good16(ctx context.Context) error {
+	return c.readers.Do(ctx, "a", func(ctx context.Context) error {
+		return c.readers.Do(ctx, "a", work)
+	})
+}
+
+type index struct{ readers *fencelock.Locker }
+
+func newIndex(locks *fencelock.Locker) index {
+	return index{locks.With(fencelock.Options{Shared: true})}
+}
+
+func (x index) good17(ctx context.Context) error {
+	return x.readers.Do(ctx, "a", func(ctx context.Context) error {
+		return x.readers.Do(ctx, "a", work)
+	})
+}

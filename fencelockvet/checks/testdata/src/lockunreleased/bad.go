@@ -140,3 +140,24 @@ func bad12(ctx context.Context, locks *fencelock.Locker) (err error) {
 	}
 	return lock.Release()
 }
+
+// The loop never ends, but it acquires the lock again.
+func bad13(ctx context.Context, locks *fencelock.Locker) {
+	for {
+		lock, err := locks.Acquire(ctx, "a") // want `never released`
+		if err == nil {
+			_ = work(lock.Context())
+		}
+	}
+}
+
+func bad14[T any](ctx context.Context, locks *fencelock.Locker, fn func(context.Context) (T, error)) (v T, err error) {
+	lock, err := locks.Acquire(ctx, "a") // want `not released on every path`
+	if err != nil {
+		return v, err
+	}
+	if v, err = fn(lock.Context()); err != nil {
+		return v, err
+	}
+	return v, lock.Release()
+}

@@ -176,3 +176,35 @@ func good15(ctx context.Context, locks *fencelock.Locker) error {
 	}
 	return lock.Release()
 }
+
+// A lock of the whole process is held until the process ends.
+func good16(ctx context.Context, locks *fencelock.Locker) {
+	lock, err := locks.Acquire(ctx, "singleton")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for {
+		if err := work(lock.Context()); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func good17(ctx context.Context, locks *fencelock.Locker) error {
+	lock, err := locks.Acquire(ctx, "a")
+	if err != nil {
+		return err
+	}
+	release := lock.Release
+	defer release()
+	return work(lock.Context())
+}
+
+func good18[T any](ctx context.Context, locks *fencelock.Locker, fn func(context.Context) (T, error)) (v T, err error) {
+	lock, err := locks.Acquire(ctx, "a")
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	return fn(lock.Context())
+}
