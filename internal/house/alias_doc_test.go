@@ -17,6 +17,7 @@ import (
 // TestAliasesShowTheirFields: go doc shows nothing of what an alias stands for, so the
 // comment has to.
 func TestAliasesShowTheirFields(t *testing.T) {
+	logFolder()
 	docs := map[string]string{}
 	for _, file := range []string{"errors.go", "status.go", "records.go", "engine.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)

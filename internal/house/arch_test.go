@@ -158,6 +158,7 @@ func sources(t *testing.T) []sourceFile {
 
 // parseAll parses them, once for all tests.
 var parseAll = sync.OnceValues(func() (all []sourceFile, err error) {
+	logFolder()
 	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

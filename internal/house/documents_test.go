@@ -31,6 +31,7 @@ func documents(t *testing.T) (all []string) {
 // test data.
 func filesBelow(t *testing.T, extensions ...string) (all []string) {
 	t.Helper()
+	logFolder()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		base := filepath.Base(name)
 		if err == nil && d.IsDir() && name != "." && (base == "testdata" || base[0] == '.' && base != ".github") {

@@ -6,6 +6,7 @@ package house_test
 import (
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 )
 
@@ -17,3 +18,8 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// logFolder lets go test notice changed files. It reuses a result while the files that the tests
+// have opened are unchanged, but does not see the change of folder before Run, so that it would look
+// for them in the wrong one.
+var logFolder = sync.OnceFunc(func() { _ = os.Chdir(".") })

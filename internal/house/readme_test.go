@@ -37,6 +37,7 @@ func readBlocks(t *testing.T, page string) []readmeBlock {
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
+	logFolder()
 	b, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
