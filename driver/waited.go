@@ -43,8 +43,8 @@ type Waited struct {
 func (w *Waited) Held(held *HeldError) { w.held, w.trouble = held, nil }
 
 // Unavailable records that the engine was unreachable, did not answer, or grants nothing for now.
-// An error that only says that ctx has ended tells nothing about the engine and is ignored. An
-// error made by another Waited counts as the answer or failure that is in it.
+// An error that only says that ctx has ended is ignored, because it tells nothing about the engine.
+// If err was made by another Waited, the answer or failure in it is recorded.
 func (w *Waited) Unavailable(ctx context.Context, err error) {
 	if other, ok := errors.AsType[*waitError](err); ok && !errors.Is(other.last, errNoAnswer) {
 		err = other.last

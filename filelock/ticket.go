@@ -103,7 +103,7 @@ type record struct {
 	Limit  int       `json:"limit,omitempty"`
 	Weight int       `json:"weight,omitempty"`
 
-	// Machine and Process are where the ticket's process runs. Host and PID are the identity in the
+	// Machine and Process identify the process of the ticket. Host and PID are the identity in the
 	// request, which is shown to users.
 	Machine string `json:"machine"`
 	Process int    `json:"process"`

@@ -45,8 +45,8 @@
 //
 // # Waiting
 //
-// Callers that come while the job runs all get the answer as soon as the run ends. Those of one
-// process share one wait. They wait for a shared lock, so they are listed as waiters of the lock.
+// Callers that come while the job runs all get the answer as soon as the run ends. All callers in
+// one process share one wait for a shared lock. It is listed as a waiter of the lock.
 //
 // # Failures
 //

@@ -19,8 +19,8 @@ type Config struct {
 	// Zero means the default, 16.
 	MaxWaiters int
 
-	// BreakWait is how long Break waits for the holders to release the lock. A holder that can be
-	// reached does so within milliseconds. Zero means the default, 2 s.
+	// BreakWait is how long Break waits for the holders to release the lock. A reachable holder
+	// releases it within milliseconds. Zero means the default, 2 s.
 	BreakWait time.Duration
 
 	// ForceBreak makes Break terminate the connections of holders that have not released the lock

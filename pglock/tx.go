@@ -55,8 +55,8 @@ const (
 // start again. After any other error the transaction accepts no more statements, as usual in
 // PostgreSQL.
 //
-// A transaction may take a lock twice. It must not take a lock shared and then exclusive while
-// others may do the same: that is a deadlock. LockTx is as unsafe for concurrent use as tx.
+// A transaction may take a lock twice. If two transactions hold a lock as a shared one and both then
+// take it as an exclusive one, they deadlock. Like tx, LockTx is not safe for concurrent use.
 func LockTx(ctx context.Context, tx pgx.Tx, name string, options ...TxOption) error {
 	return lockTx(ctx, pgxTx{tx}, name, options)
 }
