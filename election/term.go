@@ -54,8 +54,8 @@ func (t *Term) again(err error) bool {
 // and the candidate campaigns again. Leave the loop with break to stop.
 //
 // If there is an error, it is the last element. The errors are those of [Candidate.Run], including
-// that of a cancelled ctx. Config.ShutdownTimeout has no effect, since nothing can end the body from outside.
-// Use [Candidate.Check] to detect a body that runs too long.
+// that of a cancelled ctx. Config.ShutdownTimeout has no effect, since nothing can end the body from
+// outside. Use [Candidate.Check] to detect a body that runs too long.
 func (c *Candidate) Terms(ctx context.Context) iter.Seq2[*Term, error] {
 	return func(yield func(*Term, error) bool) {
 		if err := c.begin(); err != nil {
