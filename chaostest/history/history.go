@@ -1,25 +1,26 @@
 // Package history records what the processes of a test did with locks, and judges it.
 //
 // Each process writes events as JSON lines, one line with each write(2), so that a process that is
-// killed leaves whole lines. [Read] joins the files of all processes. All times are nanoseconds by
-// one clock that the processes share: on one machine, its monotonic clock.
+// killed leaves whole lines. [Read] joins the files of all processes, and [History.Judge] finds
+// what must not be. All times are nanoseconds by one clock that the processes share, see [Now].
 package history
 
-import (
-	"time"
-)
+import "time"
 
-// The events of a process.
+// The events of a process. A set of locks is one acquisition for each of its names.
 const (
-	Call   = "call"   // acquire was called
+	Call   = "call"   // acquire was called; Try
 	Grant  = "grant"  // acquire returned a lock; Token, Shared, Limit, MinHold
 	Alive  = "alive"  // at this time the holder asked whether its lock is held, and the answer was yes
 	Lost   = "lost"   // the context of the lock was cancelled; Until, Text
 	End    = "end"    // release was called, or the holder stopped using a lost lock
-	Failed = "failed" // acquire returned an error; Text
-	Write  = "write"  // the guarded resource was written; Token, Refused
+	Failed = "failed" // acquire returned an error; Held, Text
+	Write  = "write"  // the guarded resource was written; From, Token, Value, Refused
 	Birth  = "birth"  // the process started; Host
 	Wrong  = "wrong"  // the process met an error that must not occur; Text
+
+	Death    = "death" // the process was dead at this time; written by the process that killed it
+	Injected = "fault" // the harness injected a fault until Until; Text is what, Workers, Server, Why
 )
 
 // An Event is one line of a history.
@@ -33,79 +34,110 @@ type Event struct {
 	Shared  bool          `json:"shared,omitempty"`
 	Limit   int           `json:"limit,omitempty"`
 	MinHold time.Duration `json:"min_hold,omitempty"`
-	Until   time.Duration `json:"until,omitempty"` // of a lost lock: its deadline; 0 if the engine reported the loss
+	Until   time.Duration `json:"until,omitempty"` // of a lost lock: its deadline; 0 if it has none
+	Try     bool          `json:"try,omitempty"`   // the call does not wait
+	Held    bool          `json:"held,omitempty"`  // of an error: it says that others hold the lock
+	From    time.Duration `json:"from,omitempty"`  // of a write: when it began
+	Value   int64         `json:"value,omitempty"` // of a write: its place in the order of the resource; 0 if unknown
 	Refused bool          `json:"refused,omitempty"`
 	Host    string        `json:"host,omitempty"`
+	Workers []string      `json:"workers,omitempty"` // that a fault is about
+	Server  string        `json:"server,omitempty"`  // that a fault is about
 	Text    string        `json:"text,omitempty"`
+	Why     string        `json:"why,omitempty"` // of a fault: a sentence for people
 }
 
 // An Acquisition is one lock as its holder saw it. Times are since the start of the history.
 type Acquisition struct {
-	ID, Name, Worker string
-	Shared           bool
-	Limit            int // of shared holders; 0 means none
-	Token            int64
-	MinHold          time.Duration
-	Called           time.Duration // when acquire was called
-	Returned         time.Duration // when acquire returned
-	Until            time.Duration // when the holder last believed that it holds the lock
-	Lost             time.Duration // when the context of the lock was cancelled by a loss; 0 if it was not
-	Ended            time.Duration // when it called release; 0 if it never did, because it was killed
-	Cause            string        // of the loss
+	ID       string        `json:"id"`
+	Name     string        `json:"name"`
+	Worker   string        `json:"worker"`
+	Shared   bool          `json:"shared,omitempty"`
+	Limit    int           `json:"limit,omitempty"` // of shared holders; 0 means none
+	Token    int64         `json:"token,string"`
+	MinHold  time.Duration `json:"min_hold,omitempty"`
+	Called   time.Duration `json:"called"`             // when acquire was called
+	Returned time.Duration `json:"returned"`           // when acquire returned
+	Until    time.Duration `json:"until,omitempty"`    // when the holder last believed that it holds the lock; 0 if it never did
+	Lost     time.Duration `json:"lost,omitempty"`     // when the context of the lock was cancelled by a loss; 0 if it was not
+	Deadline time.Duration `json:"deadline,omitempty"` // of a lost lock: its own deadline; 0 if unknown
+	Ended    time.Duration `json:"ended,omitempty"`    // when it called release; 0 if it never did, because it was killed
+	Died     time.Duration `json:"died,omitempty"`     // when its process was dead, if it died while it held the lock
+	Cause    string        `json:"cause,omitempty"`    // of the loss
 }
 
 // A Wait is a call of acquire. It ended with an acquisition, with an error or with its process.
 type Wait struct {
-	Name, Worker string
-	From, To     time.Duration
-	Granted      bool
-	Text         string // the error
+	ID      string        `json:"id"` // of the acquisition, if it was granted
+	Name    string        `json:"name"`
+	Worker  string        `json:"worker"`
+	From    time.Duration `json:"from"`
+	To      time.Duration `json:"to"`
+	Try     bool          `json:"try,omitempty"` // it did not wait for other holders
+	Granted bool          `json:"granted,omitempty"`
+	Held    bool          `json:"held,omitempty"` // the error says that others hold the lock
+	Text    string        `json:"text,omitempty"` // the error
 }
 
-// A GuardedWrite is a write to the resource that checks tokens.
+// A GuardedWrite is a write to the resource that checks tokens, under an exclusive lock.
 type GuardedWrite struct {
-	Name, Worker string
-	Token        int64
-	At           time.Duration
-	Refused      bool
+	ID      string        `json:"id,omitempty"`
+	Name    string        `json:"name"`
+	Worker  string        `json:"worker"`
+	Token   int64         `json:"token,string"`
+	From    time.Duration `json:"from"`            // when it began
+	At      time.Duration `json:"at"`              // when it was over
+	Value   int64         `json:"value,omitempty"` // its place in the order of the resource, from 1; 0 if unknown
+	Refused bool          `json:"refused,omitempty"`
 }
 
 // A Fault is what the harness did, to some workers or to a server.
 type Fault struct {
-	What     string // such as "freeze"
-	Workers  []string
-	Server   string // empty if it is about workers alone
-	From, To time.Duration
-	Text     string // a sentence for people
+	What    string        `json:"what"` // such as "freeze"
+	Workers []string      `json:"workers,omitempty"`
+	Server  string        `json:"server,omitempty"` // empty if it is about workers alone
+	From    time.Duration `json:"from"`
+	To      time.Duration `json:"to"`
+	Text    string        `json:"text,omitempty"` // a sentence for people
 }
 
 // A Violation is something that must not be.
 type Violation struct {
-	Rule          string // such as "overlap"
-	Name          string // of the lock
-	At            time.Duration
-	Before, After string // IDs of the acquisitions; After is the one that should not be as it is
-	Text          string
+	Rule   string        `json:"rule"` // such as "overlap"
+	Name   string        `json:"name"` // of the lock
+	At     time.Duration `json:"at"`
+	Before string        `json:"before,omitempty"` // IDs of the acquisitions
+	After  string        `json:"after,omitempty"`  // the one that should not be as it is
+	Text   string        `json:"text"`
 }
+
+func (v Violation) String() string { return v.Rule + ": " + v.Text }
 
 // A History is what happened in a run.
 type History struct {
-	Engine       string // as a person calls it
-	Server       string // its version
-	Seed         uint64
-	Started      time.Time
-	Length       time.Duration
-	TTL          time.Duration
-	Workers      []Worker // in the order of their lanes
-	Acquisitions []Acquisition
-	Waits        []Wait
-	Writes       []GuardedWrite
-	Faults       []Fault
-	Violations   []Violation
+	Engine       string         `json:"engine"` // as a person calls it
+	Server       string         `json:"server"` // its version
+	Seed         uint64         `json:"seed"`
+	Started      time.Time      `json:"started"`
+	Origin       time.Duration  `json:"origin"` // when the history started, by the clock of Now
+	Length       time.Duration  `json:"length"`
+	TTL          time.Duration  `json:"ttl"`
+	Workers      []Worker       `json:"workers"`             // in the order of their lanes
+	Rules        Rules          `json:"rules"`               // by which it was judged
+	Undecided    []string       `json:"undecided,omitempty"` // names whose acquisitions were too many to search
+	Acquisitions []Acquisition  `json:"-"`
+	Waits        []Wait         `json:"-"`
+	Writes       []GuardedWrite `json:"-"`
+	Faults       []Fault        `json:"-"`
+	Wrong        []Event        `json:"-"` // errors that must not occur; At is since the start
+	Violations   []Violation    `json:"-"`
+	Expected     []Violation    `json:"-"` // what the rules allow; it is counted only
 }
 
 // A Worker is a lane of the history: processes, one after the other.
 type Worker struct {
-	Name, Host string
-	Births     []time.Duration
+	Name   string          `json:"name"`
+	Host   string          `json:"host"`
+	Births []time.Duration `json:"births,omitempty"`
+	Deaths []time.Duration `json:"deaths,omitempty"`
 }

@@ -54,7 +54,7 @@ var rooms = []room{
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "internal/cronhook", "internal/recordtext", "internal/retry"}},
 	{folder: "cron/", imports: []string{".", "cron", "internal/cronhook", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/robfig/cron/v3"}},
-	{folder: "chaostest/history", imports: []string{}},
+	{folder: "chaostest/history", imports: []string{"golang.org/x/sys"}},
 	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "ratelimit", imports: []string{"driver", "internal/gcra"}},
 	{folder: "idempotent", imports: []string{".", "driver", "internal/recordtext", "internal/retry"}},
@@ -85,7 +85,6 @@ var rooms = []room{
 	{folder: "internal/inspect", imports: []string{"driver"}},
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
-	{folder: "internal/testkit/check", imports: []string{}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/testkit/faults", "internal/testkit/redistest"}},
 	{folder: "internal/testkit/engines", imports: []string{
 		"driver", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest", "filelock", "pglock", "redislock", "redlock",

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/testkit/check"
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 )
 
@@ -39,12 +39,12 @@ type arena struct {
 	ways    [workers][]*faults.Proxy // one for each server
 	ahead   time.Duration            // how far the clock of the last server is
 
-	last map[string]check.Grant // the greatest tokens of earlier rounds
+	last map[string]history.Acquisition // the greatest tokens of earlier rounds
 }
 
 func newArena(t *testing.T, name string) *arena {
 	t.Helper()
-	a := &arena{t: t, kind: name, servers: kinds[name].start(t), last: map[string]check.Grant{}}
+	a := &arena{t: t, kind: name, servers: kinds[name].start(t), last: map[string]history.Acquisition{}}
 	if a.servers.known == nil {
 		a.servers.known = a.servers.addrs
 	}
@@ -334,7 +334,7 @@ func (r *round) stepped() bool {
 func (r *round) judge(o *outcome) {
 	r.t.Helper()
 	files, err := filepath.Glob(filepath.Join(r.dir, "*"))
-	h := history{grants: map[string]*entry{}, counts: map[string]int{}}
+	h := records{grants: map[string]*history.Acquisition{}, counts: map[string]int{}}
 	for _, file := range files {
 		if err == nil {
 			err = h.read(file)
@@ -343,13 +343,15 @@ func (r *round) judge(o *outcome) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	all := h.believed(r.origin, !r.stepped())
+	all := h.believed(r.origin)
 	o.holds, o.wrong, o.counts = len(all), h.wrong, h.counts
 	for _, g := range r.last {
 		g.Called, g.Returned, g.Until = g.Called-r.origin, g.Returned-r.origin, g.Until-r.origin
 		all = append(all, g)
 	}
-	o.violations = check.Sweep(all)
+	found := history.History{Acquisitions: all}
+	found.Judge(history.Rules{TwoHolders: kinds[r.kind].overlaps, IgnoreMinHolds: r.stepped()})
+	o.violations, o.overlaps, o.believed = found.Violations, len(found.Expected), all
 	for _, g := range all {
 		if g.Token > r.last[g.Name].Token {
 			g.Called, g.Returned, g.Until = g.Called+r.origin, g.Returned+r.origin, g.Until+r.origin

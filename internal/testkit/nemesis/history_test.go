@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fencelock/fencelock/internal/testkit/check"
+	"github.com/fencelock/fencelock/chaostest/history"
 )
 
 // now reads the clock that all processes of this machine share.
@@ -26,9 +26,9 @@ func now() time.Duration {
 // may be killed at any time.
 type diary struct{ file *os.File }
 
-// grant notes what was acquired, and its minimum hold. It counts only once it has been believed.
-func (d diary) grant(id string, g check.Grant, minimum time.Duration) error {
-	return d.write("grant %s %s %t %d %d %d %d %d", id, g.Name, g.Shared, g.Limit, g.Token, g.Called, g.Returned, minimum)
+// grant notes what was acquired. It counts only once it has been believed.
+func (d diary) grant(id string, g history.Acquisition) error {
+	return d.write("grant %s %s %t %d %d %d %d %d", id, g.Name, g.Shared, g.Limit, g.Token, g.Called, g.Returned, g.MinHold)
 }
 
 // believed notes a moment at which Err was nil, or later.
@@ -51,21 +51,15 @@ func (d diary) write(format string, args ...any) error {
 	return err
 }
 
-// An entry is an acquisition and its minimum hold.
-type entry struct {
-	check.Grant
-	minimum time.Duration
-}
-
-// A history is what all workers have written.
-type history struct {
-	grants map[string]*entry
+// Records are what all workers have written.
+type records struct {
+	grants map[string]*history.Acquisition
 	wrong  []string
 	counts map[string]int
 }
 
 // read adds a diary.
-func (h *history) read(file string) error {
+func (h *records) read(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -80,13 +74,13 @@ func (h *history) read(file string) error {
 	return lines.Err()
 }
 
-func (h *history) line(line string) error {
+func (h *records) line(line string) error {
 	what, rest, _ := strings.Cut(strings.TrimRight(line, " "), " ")
 	switch what {
 	case "grant":
-		id, g := "", &entry{}
-		_, err := fmt.Sscan(rest, &id, &g.Name, &g.Shared, &g.Limit, &g.Token, &g.Called, &g.Returned, &g.minimum)
-		g.Holder, h.grants[id] = id, g
+		id, g := "", &history.Acquisition{}
+		_, err := fmt.Sscan(rest, &id, &g.Name, &g.Shared, &g.Limit, &g.Token, &g.Called, &g.Returned, &g.MinHold)
+		g.ID, h.grants[id] = id, g
 		return err
 	case "believed":
 		id, at := "", time.Duration(0)
@@ -105,20 +99,13 @@ func (h *history) line(line string) error {
 	return nil
 }
 
-// believed returns the acquisitions that somebody believed in, counted from a
-// moment. One that was over before its holder heard of it excludes nobody. If minimums
-// count, an acquisition excludes others until its minimum hold is over, whether or not it
-// was released before.
-func (h *history) believed(since time.Duration, minimums bool) (all []check.Grant) {
-	for _, e := range h.grants {
-		g := e.Grant
-		if g.Until == 0 {
+// believed returns the acquisitions that somebody believed in, counted from a moment.
+func (h *records) believed(since time.Duration) (all []history.Acquisition) {
+	for _, a := range h.grants {
+		if a.Until == 0 {
 			continue
 		}
-		if minimums && e.minimum > 0 {
-			const unit = time.Millisecond // engines count in milliseconds, and may cut off a part of one
-			g.Until = max(g.Until, g.Called+e.minimum-unit)
-		}
+		g := *a
 		g.Called, g.Returned, g.Until = g.Called-since, g.Returned-since, g.Until-since
 		all = append(all, g)
 	}

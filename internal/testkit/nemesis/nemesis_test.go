@@ -2,7 +2,7 @@
 
 // Package nemesis_test shares locks between real processes on real servers and injects faults: it
 // kills and freezes the processes, cuts, delays and stalls their connections, stops and kills the
-// servers and steps their clocks. Package check verifies what the processes believed, and every
+// servers and steps their clocks. Package history verifies what the processes believed, and every
 // name must be free when all are dead.
 //
 // A run consists of rounds, and a round follows from its seed; a failure prints both:
@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/check"
+	"github.com/fencelock/fencelock/chaostest/history"
 )
 
 var (
@@ -138,7 +138,9 @@ type outcome struct {
 	length     time.Duration
 	holds      int
 	faults     []fault // as they happened
-	violations []error
+	believed   []history.Acquisition
+	violations []history.Violation
+	overlaps   int      // that the engine's page allows
 	wrong      []string // errors that must not be
 	counts     map[string]int
 	free       time.Duration // after all were dead, until every name could be had
@@ -149,11 +151,7 @@ type outcome struct {
 // report says what is wrong, or how much was done.
 func (o *outcome) report(t *testing.T) {
 	t.Helper()
-	faults, overlaps := o.violations, 0
-	if kinds[o.kind].overlaps {
-		faults, overlaps = afterAll(o.violations)
-	}
-	for _, v := range faults[:min(3, len(faults))] {
+	for _, v := range o.violations[:min(3, len(o.violations))] {
 		t.Errorf("%v\n%s", v, o.around(v))
 	}
 	for _, w := range o.wrong[:min(3, len(o.wrong))] {
@@ -179,35 +177,24 @@ func (o *outcome) report(t *testing.T) {
 	}
 	t.Logf("seed %d: %d holds, %d faults, free after %v; %v", o.seed, o.holds, len(o.faults), o.free.Round(time.Millisecond), o.counts)
 	if kinds[o.kind].overlaps {
-		t.Logf("seed %d: %d overlaps, as the page says", o.seed, overlaps)
+		t.Logf("seed %d: %d overlaps, as the page says", o.seed, o.overlaps)
 	}
-}
-
-// afterAll returns the violations that must not be even where two holders are possible,
-// and how many others there are: one that came later has the greater token.
-func afterAll(all []error) (wrong []error, others int) {
-	for _, err := range all {
-		v, ok := err.(*check.Violation)
-		if ok && strings.HasPrefix(v.Text, "token") && v.After.Called > v.Before.Returned {
-			wrong = append(wrong, v)
-		}
-	}
-	return wrong, len(all) - len(wrong)
 }
 
 // around lists the faults near a violation.
-func (o *outcome) around(err error) string {
-	v, ok := err.(*check.Violation)
-	if !ok {
-		return ""
-	}
-	from := v.After.Called
-	if v.Before.Returned > 0 {
-		from = min(from, v.Before.Called)
+func (o *outcome) around(v history.Violation) string {
+	var from, to time.Duration
+	for _, a := range o.believed {
+		switch a.ID {
+		case v.After:
+			to, from = a.Returned, min(cmp.Or(from, a.Called), a.Called)
+		case v.Before:
+			from = min(cmp.Or(from, a.Called), a.Called)
+		}
 	}
 	var b strings.Builder
 	for _, f := range o.faults {
-		if f.from+f.length+f.by > from-time.Second && f.from < v.After.Returned+100*time.Millisecond {
+		if f.from+f.length+f.by > from-time.Second && f.from < to+100*time.Millisecond {
 			fmt.Fprintf(&b, "\t%v\n", f)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/testkit/check"
 )
 
 const (
@@ -146,7 +146,7 @@ type held interface {
 // turn takes what it wishes for, holds it, and releases it. Its error is one of the diary.
 func (h *hand) turn() error {
 	w := h.wish()
-	g := check.Grant{Shared: w.opts.Shared, Limit: w.opts.Limit, Called: now()}
+	g := history.Acquisition{Shared: w.opts.Shared, Limit: w.opts.Limit, MinHold: w.opts.MinHold, Called: now()}
 	lock, tokens, err := h.take(w)
 	g.Returned = now()
 	if err != nil {
@@ -157,7 +157,7 @@ func (h *hand) turn() error {
 	id := fmt.Sprintf("%s#%d", h.name, h.turns)
 	for name, token := range tokens {
 		g.Name, g.Token = name, token
-		if err := h.diary.grant(id+"/"+name, g, w.opts.MinHold); err != nil {
+		if err := h.diary.grant(id+"/"+name, g); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,74 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The rules that a history can violate.
+const (
+	Overlap       = "overlap"       // holders that exclude each other at the same time
+	LimitExceeded = "limit"         // more shared holders than the limit
+	TokenOrder    = "token order"   // a token that is not greater than those before
+	MinHold       = "minimum hold"  // a grant before the minimum hold of another holder was over
+	LateLoss      = "late loss"     // a loss was signalled after the next grant
+	SlowDeath     = "slow death"    // a lock was not free in time after its holder's death
+	ClosedName    = "closed name"   // nobody held a lock, and nobody could acquire it, for too long
+	LateWrite     = "late write"    // the resource accepted a smaller token after a greater one
+	WrongRefusal  = "wrong refusal" // the resource refused a token that was not smaller
+	NoOrder       = "linearizability"
+	WrongError    = "error" // an error that must not occur
+)
+
+// Rules are what holds in a run. The zero value checks all rules that have no bound.
+type Rules struct {
+	// TwoHolders says that the faults of the run can lead to two holders, as the engine's page says.
+	// Then overlaps, limits, minimum holds and late losses are expected, and so is a token that is
+	// not greater than one whose acquisition it overlaps.
+	TwoHolders bool `json:"two_holders,omitempty"`
+	// IgnoreMinHolds says that clocks were set, which ends minimum holds early.
+	IgnoreMinHolds bool `json:"ignore_min_holds,omitempty"`
+	// Death is how soon after its holder's death a lock must be free, for a waiter and for an
+	// attempt that does not wait: usually its TTL and what the machine may be late. 0 means that
+	// this is not judged.
+	Death time.Duration `json:"death,omitempty"`
+	// Closed is how long a lock may have no holder while a worker that no fault affects waits for
+	// it or tries to acquire it. A grant that never reached its waiter closes a lock for a TTL, so
+	// with faults the bound is not less. 0 means that this is not judged.
+	Closed time.Duration `json:"closed,omitempty"`
+	// Search is how long to search for an order in which a lock could have granted the acquisitions.
+	// 0 means that this is not judged.
+	Search time.Duration `json:"search,omitempty"`
+}
+
+// Judge finds the violations of h. It replaces those of an earlier call.
+func (h *History) Judge(r Rules) {
+	h.Rules, h.Violations, h.Expected = r, nil, nil
+	for _, of := range byName(h.Acquisitions) {
+		found := sweepName(of)
+		if !r.IgnoreMinHolds {
+			found = append(found, minHolds(of, found)...)
+		}
+		h.note(found)
+	}
+	for _, e := range h.Wrong {
+		v := Violation{Rule: WrongError, Name: e.Name, At: e.At, After: e.ID, Text: fmt.Sprintf("%s: %s", e.Worker, e.Text)}
+		h.note([]finding{{v, true}})
+	}
+	for _, all := range [][]Violation{h.Violations, h.Expected} {
+		slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+	}
+}
+
+// note adds findings where they belong.
+func (h *History) note(all []finding) {
+	for _, f := range all {
+		if h.Rules.TwoHolders && !f.always {
+			h.Expected = append(h.Expected, f.Violation)
+		} else {
+			h.Violations = append(h.Violations, f.Violation)
+		}
+	}
+}

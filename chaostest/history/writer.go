@@ -1,0 +1,79 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// The environment of a process that records its history.
+const (
+	EnvDir    = "FENCELOCK_HISTORY"        // the folder of the files
+	EnvWorker = "FENCELOCK_HISTORY_WORKER" // the lane of the process
+)
+
+// A Writer appends the events of one process to a file of its own. It is safe for concurrent use. A
+// nil Writer discards events.
+type Writer struct {
+	worker string
+	file   *os.File
+}
+
+// Create creates the file of this process in dir, and records the birth of worker. No two processes
+// that run at the same time may be the same worker.
+func Create(dir, worker string) (*Writer, error) {
+	file, err := os.CreateTemp(dir, "events-*.jsonl")
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{worker, file}
+	host, _ := os.Hostname() // without one the host is unknown
+	if err := w.Write(Event{Kind: Birth, Host: host}); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// FromEnv creates the file of this process where the environment says so. It returns nil if the
+// environment does not ask for a history.
+func FromEnv() (*Writer, error) {
+	dir := os.Getenv(EnvDir)
+	if dir == "" {
+		return nil, nil
+	}
+	worker := os.Getenv(EnvWorker)
+	if worker == "" {
+		worker = fmt.Sprintf("%s-%d", filepath.Base(os.Args[0]), os.Getpid())
+	}
+	return Create(dir, worker)
+}
+
+// Write appends an event with one write(2). If it has no time or worker, it gets the current time
+// and the worker of w. After a kill, the last line may be incomplete; Read ignores it then.
+func (w *Writer) Write(e Event) error {
+	if w == nil {
+		return nil
+	}
+	if e.At == 0 {
+		e.At = Now()
+	}
+	if e.Worker == "" {
+		e.Worker = w.worker
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = w.file.Write(append(line, '\n'))
+	return err
+}
+
+// Close closes the file.
+func (w *Writer) Close() error {
+	if w == nil {
+		return nil
+	}
+	return w.file.Close()
+}
