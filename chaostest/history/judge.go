@@ -17,6 +17,7 @@ const (
 	SlowDeath     = "slow death"    // a lock was not free in time after its holder's death
 	ClosedName    = "closed name"   // nobody held a lock, and nobody could acquire it, for too long
 	LateWrite     = "late write"    // the resource accepted a smaller token after a greater one
+	LostWrite     = "lost write"    // the resource gave two writes the same number
 	WrongRefusal  = "wrong refusal" // the resource refused a token that was not smaller
 	NoOrder       = "linearizability"
 	WrongError    = "error" // an error that must not occur
@@ -45,14 +46,23 @@ type Rules struct {
 
 // Judge finds the violations of h. It replaces those of an earlier call.
 func (h *History) Judge(r Rules) {
-	h.Rules, h.Violations, h.Expected = r, nil, nil
-	for _, of := range byName(h.Acquisitions) {
-		found := sweepName(of)
+	h.Rules, h.Violations, h.Expected, h.Undecided = r, nil, nil, nil
+	end := time.Now().Add(r.Search)
+	for name, of := range byName(h.Acquisitions) {
+		all := append(sweepName(of), lateLosses(of)...)
 		if !r.IgnoreMinHolds {
-			found = append(found, minHolds(of, found)...)
+			all = append(all, minHolds(of, all)...)
 		}
-		h.note(found)
+		if r.Search > 0 && len(all) == 0 {
+			more, decided := search(of, end)
+			if all = more; !decided {
+				h.Undecided = append(h.Undecided, name)
+			}
+		}
+		h.note(all)
 	}
+	h.note(judgeWrites(h.Writes))
+	h.note(judgeClosed(h.closed(), r))
 	for _, e := range h.Wrong {
 		v := Violation{Rule: WrongError, Name: e.Name, At: e.At, After: e.ID, Text: fmt.Sprintf("%s: %s", e.Worker, e.Text)}
 		h.note([]finding{{v, true}})
@@ -71,4 +81,26 @@ func (h *History) note(all []finding) {
 			h.Violations = append(h.Violations, f.Violation)
 		}
 	}
+}
+
+// judgeClosed finds the stretches that are longer than the rules allow.
+func judgeClosed(all []Stretch, r Rules) (found []finding) {
+	for _, s := range all {
+		rule, bound, text := ClosedName, r.Closed, "nobody held it"
+		if s.Died {
+			rule, bound, text = SlowDeath, r.Death, "its holder was dead"
+		}
+		if bound == 0 || s.Length() <= bound {
+			continue
+		}
+		how := "waited in vain"
+		if s.Try {
+			how = "tried in vain"
+		}
+		found = append(found, finding{Violation{
+			rule, s.Name, s.To, s.After, s.By,
+			fmt.Sprintf("%s %s from %v to %v, and %s %s; the bound is %v", s.Name, text, s.From, s.To, s.By, how, bound),
+		}, true})
+	}
+	return found
 }

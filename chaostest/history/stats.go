@@ -1,45 +1,102 @@
 package history
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Stats are the figures of a run.
 type Stats struct {
-	Acquisitions int
-	WaitP50      time.Duration
-	WaitP99      time.Duration
-	Closed       Stretch // the longest stretch in which nobody held a lock that was wanted
-	Losses       int
-	// Margin is the smallest time from the moment at which a holder stopped believing, at its
-	// deadline or at the signal, to the next grant. Signal is the same for the signal alone: it is
-	// negative if the process was frozen at its deadline.
-	Margin, Signal Margin
-	Accepted       int // writes
-	Refused        int // late writes
-	Turns          []Turns
-	Fairness       float64 // Jain's index of the turns: 1 if all are equal, 1/n if one worker has all
-}
-
-// A Stretch is a time in which nobody held a lock.
-type Stretch struct {
-	Name     string
-	From, To time.Duration
-	After    string // the ID of the acquisition before; empty if there was none
-	Died     bool   // its process died
-	Try      bool   // a worker that did not wait met it
-}
-
-// Length returns how long it was.
-func (s Stretch) Length() time.Duration { return s.To - s.From }
-
-// A Margin is the time from a loss to the next grant.
-type Margin struct {
-	Known        bool // there was a loss, and a grant after it
-	By           time.Duration
-	Before, Next string // IDs of the acquisitions
+	Acquisitions int           `json:"acquisitions"`
+	WaitP50      time.Duration `json:"wait_p50"`
+	WaitP99      time.Duration `json:"wait_p99"`
+	Closed       []Stretch     `json:"closed"` // the longest of each name; the longest comes first
+	Losses       int           `json:"losses"`
+	// Margin is the smallest time from the moment at which a holder stopped relying on its lock, at
+	// its deadline or at the signal, to the next grant. Signal is the same for the signal alone: it
+	// is negative if the process was frozen at its deadline.
+	Margin   Margin         `json:"margin"`
+	Signal   Margin         `json:"signal"`
+	Accepted int            `json:"accepted"` // writes
+	Refused  int            `json:"refused"`  // late writes
+	Found    map[string]int `json:"found"`    // violations, expected ones included, by rule
+	Turns    []Turns        `json:"turns"`
+	Fairness float64        `json:"fairness"` // Jain's index of the turns: 1 if all are equal, 1/n if one of n workers has all
 }
 
 // Turns are how often a worker acquired a lock.
 type Turns struct {
-	Worker string
-	Count  int
+	Worker string `json:"worker"`
+	Count  int    `json:"count"`
+}
+
+// Stats returns the figures of h. Call it after [History.Judge].
+func (h *History) Stats() Stats {
+	s := Stats{Acquisitions: len(h.Acquisitions), Found: map[string]int{}}
+	s.WaitP50, s.WaitP99 = h.waited()
+	s.Margin, s.Signal = margins(h)
+	s.Turns, s.Fairness = h.turns()
+	s.Closed = longest(h.closed())
+	for _, a := range h.Acquisitions {
+		if a.Lost != 0 {
+			s.Losses++
+		}
+	}
+	for _, w := range h.Writes {
+		if w.Refused {
+			s.Refused++
+		} else {
+			s.Accepted++
+		}
+	}
+	for _, v := range slices.Concat(h.Violations, h.Expected) {
+		s.Found[v.Rule]++
+	}
+	return s
+}
+
+// waited returns the median and the 99th percentile of the waits that ended with a lock.
+func (h *History) waited() (p50, p99 time.Duration) {
+	var all []time.Duration
+	for _, a := range h.Acquisitions {
+		all = append(all, a.Returned-a.Called)
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2], all[len(all)*99/100]
+}
+
+func (h *History) turns() (all []Turns, fairness float64) {
+	count := map[string]int{}
+	for _, a := range h.Acquisitions {
+		count[a.Worker]++
+	}
+	sum, squares := 0.0, 0.0
+	for _, w := range h.Workers {
+		n := float64(count[w.Name])
+		sum, squares = sum+n, squares+n*n
+		all = append(all, Turns{w.Name, count[w.Name]})
+	}
+	if squares == 0 {
+		return all, 0
+	}
+	return all, sum * sum / (float64(len(all)) * squares)
+}
+
+// longest returns the longest stretch of each name.
+func longest(all []Stretch) (names []Stretch) {
+	slices.SortFunc(all, func(a, b Stretch) int {
+		return cmp.Or(cmp.Compare(b.Length(), a.Length()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.From, b.From))
+	})
+	seen := map[string]bool{}
+	for _, s := range all {
+		if !seen[s.Name] {
+			names = append(names, s)
+		}
+		seen[s.Name] = true
+	}
+	return names
 }

@@ -95,6 +95,43 @@ func TestSweepLikePairs(t *testing.T) {
 	}
 }
 
+// TestSearchLikeSweep compares the search for a linearization with the sweep, which needs none. With
+// limits the search finds more: a holder counts from its grant, which may be before acquire returns.
+func TestSearchLikeSweep(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	bad := 0
+	for range 2000 {
+		var all []history.Acquisition
+		limit := rng.IntN(3)
+		for i := range 1 + rng.IntN(6) {
+			called := rng.IntN(20)
+			returned := called + 1 + rng.IntN(4)
+			g := grant(int64(i+1), called, returned, returned+1+rng.IntN(4))
+			if rng.IntN(2) == 0 {
+				g = share(g, limit)
+			}
+			g.Called += time.Duration(i)
+			g.Returned += time.Duration(i)
+			g.Until += time.Duration(i)
+			all = append(all, g)
+		}
+		found := judge(all)
+		illegal, decided := history.SearchAlone(all)
+		if !decided {
+			t.Fatalf("undecided: %v", all)
+		}
+		if len(found) > 0 != illegal && (limit == 0 || !illegal) {
+			t.Fatalf("the sweep finds %v, the search %v: %v", found, illegal, all)
+		}
+		if illegal {
+			bad++
+		}
+	}
+	if bad == 0 || bad == 2000 {
+		t.Errorf("%d of 2000 histories are bad: the comparison shows nothing", bad)
+	}
+}
+
 func pairs(all []history.Acquisition) bool {
 	for i, a := range all {
 		for j, b := range all {

@@ -54,7 +54,7 @@ var rooms = []room{
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "internal/cronhook", "internal/recordtext", "internal/retry"}},
 	{folder: "cron/", imports: []string{".", "cron", "internal/cronhook", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/robfig/cron/v3"}},
-	{folder: "chaostest/history", imports: []string{"golang.org/x/sys"}},
+	{folder: "chaostest/history", imports: []string{"github.com/anishathalye/porcupine", "golang.org/x/sys"}},
 	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "ratelimit", imports: []string{"driver", "internal/gcra"}},
 	{folder: "idempotent", imports: []string{".", "driver", "internal/recordtext", "internal/retry"}},
