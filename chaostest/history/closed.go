@@ -112,11 +112,12 @@ func (c *closing) gaps(length time.Duration) (all []gap) {
 		}
 	}
 	slices.SortFunc(taken, func(a, b gap) int { return cmp.Compare(a.from, b.from) })
+	taken = append(taken, gap{span: span{length, length}})
 	if len(c.waits) == 0 {
 		return nil
 	}
-	last := gap{span: span{to: c.waits[0].From}}
-	for _, t := range append(taken, gap{span: span{length, length}}) {
+	last := gap{span: span{to: min(taken[0].from, c.waits[0].From)}}
+	for _, t := range taken {
 		if t.from > last.to {
 			all = append(all, gap{span{last.to, t.from}, last.after, last.died})
 		}
