@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 )
 
 // nodeDelay is what the slow node adds to each round trip.

@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/cronhook"
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/pglock"

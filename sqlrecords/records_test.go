@@ -15,7 +15,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"

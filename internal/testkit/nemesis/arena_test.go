@@ -22,7 +22,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 )
 
 // workers is how many processes share the locks.
