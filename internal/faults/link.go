@@ -167,7 +167,8 @@ type reader struct {
 	way    Direction
 	from   *net.TCPConn
 	buffer []byte
-	framer framer // toward the server
+	framer framer    // toward the server
+	line   time.Time // when it has delivered what it read, if its rate is limited
 }
 
 // read returns the next piece, and reports whether the link is still open.
@@ -180,11 +181,10 @@ func (r *reader) read() (next piece, ok bool) {
 	if !l.awaitFlow(r.way) {
 		return next, false
 	}
-	l.proxy.mu.Lock()
-	delay := l.proxy.delay[r.way.index()]
-	l.proxy.mu.Unlock()
 	next = piece{arrived: time.Now(), end: err}
-	next.due = next.arrived.Add(delay)
+	l.proxy.mu.Lock()
+	next.due = l.proxy.paces[r.way.index()].due(next.arrived, n, &r.line)
+	l.proxy.mu.Unlock()
 	switch {
 	case r.way == ToServer:
 		next.requests = r.framer.cut(r.buffer[:n])

@@ -1,5 +1,5 @@
 // Package faults simulates network faults that a lock must survive: a TCP proxy that loses, delays,
-// stalls, resets and refuses on command.
+// slows down, stalls, resets and refuses on command.
 //
 // Rules apply to single requests, because the proxy parses the protocols of Redis, PostgreSQL and
 // MySQL. The worst fault is late delivery, a request that reaches the server long after its client
@@ -28,7 +28,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 )
 
 // A Direction is a direction through a proxy, or both.
@@ -58,7 +57,7 @@ type Proxy struct {
 	links   []*Link      // in the order in which they were made
 	drop    Direction
 	stalled Direction
-	delay   [2]time.Duration
+	paces   [2]pace
 	rules   []*rule
 }
 
@@ -144,18 +143,6 @@ func (p *Proxy) Lost() (n int) {
 	return n
 }
 
-// Delay delays bytes in the given directions, in order and without a limit on how many are in
-// flight. Bytes in flight keep their delay.
-func (p *Proxy) Delay(d Direction, by time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, way := range []Direction{ToServer, ToClient} {
-		if d&way != 0 {
-			p.delay[way.index()] = by
-		}
-	}
-}
-
 // Reset resets both sides of every connection, like a firewall. Requests that the server has not
 // read yet are lost. New connections are served.
 func (p *Proxy) Reset() {
@@ -189,13 +176,13 @@ func (p *Proxy) refuse() {
 	}
 }
 
-// Heal ends Drop, Stall, Delay and Refuse: new connections are served, and those that lost nothing
+// Heal ends Drop, Stall, Delay, Slow, Lossy and Refuse: new connections are served, and those that lost nothing
 // continue. It returns an error if another program has taken the port meanwhile. Rules about
 // requests stay.
 func (p *Proxy) Heal() error {
 	p.Drop(0)
 	p.Resume()
-	p.Delay(Both, 0)
+	p.setPace(Both, func(to *pace) { *to = pace{} })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ln != nil || p.ctx.Err() != nil {
