@@ -55,6 +55,8 @@ var rooms = []room{
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "internal/cronhook", "internal/recordtext", "internal/retry"}},
 	{folder: "cron/", imports: []string{".", "cron", "internal/cronhook", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/robfig/cron/v3"}},
+	{folder: "chaostest", imports: []string{"chaostest/history", "internal/faults"}},
+	{folder: "chaostest/record", imports: []string{".", "chaostest/history"}},
 	{folder: "chaostest/history", imports: []string{"github.com/anishathalye/porcupine", "golang.org/x/sys"}},
 	{folder: "semaphore", imports: []string{".", "driver"}},
 	{folder: "ratelimit", imports: []string{"driver", "internal/gcra"}},
@@ -125,7 +127,7 @@ const testkit = "internal/testkit/"
 
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
-	"driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
+	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
 	"internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/objecttest", "internal/testkit/pgtest",
 	"internal/testkit/redistest",
 }

@@ -1,0 +1,83 @@
+package chaostest
+
+import (
+	"os"
+	"os/exec"
+
+	"github.com/fencelock/fencelock/chaostest/history"
+)
+
+// A Process is a process of the service.
+type Process struct {
+	run    *Run
+	worker string
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when the process has ended, and its death is recorded
+	err    error         // of its end; set before ended is closed
+	thawed func()        // ends the recorded fault of Freeze; nil unless it is frozen
+}
+
+// Start starts a process of the service, which is killed at the end of the test. Worker is its lane
+// in the history: a process that takes the place of a dead one has the same. What the process
+// prints is in the log of the test, unless cmd says otherwise.
+func (r *Run) Start(worker string, cmd *exec.Cmd) *Process {
+	r.t.Helper()
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, history.EnvDir+"="+r.Dir, history.EnvWorker+"="+worker)
+	if cmd.Stdout == nil {
+		cmd.Stdout = r.t.Output()
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = r.t.Output()
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	p := &Process{run: r, worker: worker, cmd: cmd, ended: make(chan struct{})}
+	go func() { // ends with the process
+		defer close(p.ended)
+		p.err = cmd.Wait()
+		r.record(history.Event{Kind: history.Death, Worker: worker})
+	}()
+	r.t.Cleanup(p.Kill)
+	return p
+}
+
+// Kill kills the process, as kill -9 does, and returns when it has ended.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+}
+
+// Signal sends a signal to the process.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Wait returns when the process has ended, with the error of its end.
+func (p *Process) Wait() error {
+	<-p.ended
+	return p.err
+}
+
+// Freeze stops the process, as kill -STOP does, until Thaw: it stands still in the middle of what it
+// does, and its connections stay open.
+func (p *Process) Freeze() {
+	p.run.t.Helper()
+	p.thawed = p.run.Fault("freeze", p.worker)
+	if err := stop(p.cmd.Process); err != nil {
+		p.run.t.Fatal(err)
+	}
+}
+
+// Thaw lets a frozen process go on.
+func (p *Process) Thaw() {
+	p.run.t.Helper()
+	if err := resume(p.cmd.Process); err != nil {
+		p.run.t.Fatal(err)
+	}
+	if p.thawed != nil {
+		p.thawed()
+		p.thawed = nil
+	}
+}
