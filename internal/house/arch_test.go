@@ -103,6 +103,7 @@ var rooms = []room{
 	{folder: "internal/testkit/sim/", imports: []string{"internal/testkit/sim"}},
 	{folder: "internal/testkit/", imports: []string{}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
+	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock"}},
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
 		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "memlock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",

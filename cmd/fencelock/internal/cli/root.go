@@ -64,7 +64,7 @@ fencelock ls                             who holds what`,
 	root.AddCommand(
 		newRun(a), newElect(a), newOnce(a), newLimit(a),
 		newLs(a), newStatus(a), newHolds(a), newWatch(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a),
-		newCompletion(a), newVersion(a),
+		newDemo(a), newCompletion(a), newVersion(a),
 	)
 	addHelp(root)
 	addCommonCodes(root)

@@ -1,0 +1,101 @@
+//go:build unix
+
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestStory: the demo prints its steps in this order.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	var printed strings.Builder
+	if err := Run(t.Context(), false, func(l Line) error {
+		fmt.Fprintln(&printed, l.Who, l.Text)
+		return nil
+	}); err != nil {
+		t.Fatalf("%v; it printed\n%s", err, &printed)
+	}
+	rest := printed.String()
+	for _, want := range []string{
+		"worker A acquires the lock: token 1",
+		"worker B asks for the lock and waits",
+		"demo freezes worker A",
+		"worker B acquires the lock: token 2",
+		"worker B writes guarded.txt and plain.txt: both accept token 2",
+		"demo continues worker A",
+		`guarded.txt refuses it: fence: stale token: "guarded.txt" refused token 1: the lowest valid token is 2`,
+		"plain.txt accepts it",
+		`worker A reports: lock "report" with token 1 was lost`,
+		`guarded.txt contains "from worker B with token 2"`,
+		`plain.txt contains "from worker A with token 1"`,
+	} {
+		_, after, ok := strings.Cut(rest, want)
+		if !ok {
+			t.Fatalf("it does not print %q there, but\n%s", want, &printed)
+		}
+		rest = after
+	}
+}
+
+// TestEndOfAnInterruptedStory: when Run returns early, the workers have ended, although one is
+// frozen, and the files are removed. So it is if the reader of its lines is gone.
+func TestEndOfAnInterruptedStory(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := errors.New("the reader is gone")
+	for _, ending := range []struct {
+		how  func() error
+		want error
+	}{
+		{func() error { return gone }, gone},
+		{func() error { cancel(); return nil }, nil},
+	} {
+		var first string
+		err := Run(ctx, false, func(l Line) error {
+			if first == "" {
+				first = l.Text
+			}
+			if strings.Contains(l.Text, "freezes") {
+				return ending.how()
+			}
+			return nil
+		})
+		if err == nil || ending.want != nil && !errors.Is(err, ending.want) {
+			t.Errorf("the interrupted story returns %v", err)
+		}
+		pids := regexp.MustCompile(`\d+`).FindAllString(first, -1)
+		for _, text := range pids {
+			if pid, _ := strconv.Atoi(text); syscall.Kill(pid, 0) != syscall.ESRCH {
+				t.Errorf("process %d still exists", pid)
+			}
+		}
+		if left, err := os.ReadDir(dir); len(pids) != 2 || len(left) != 0 || err != nil {
+			t.Errorf("processes %v; %v is left, %v", pids, left, err)
+		}
+	}
+}
+
+// TestGuardThatAcceptsEverything: the story fails if a late write is accepted.
+func TestGuardThatAcceptsEverything(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := &story{ctx: t.Context(), dir: dir, print: func(Line) error { return nil }}
+	for file, text := range map[string]string{guarded: "from worker A", plain: "from worker A"} {
+		if err := os.WriteFile(dir+"/"+file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.compare(); s.err == nil || !strings.Contains(s.err.Error(), "guarded.txt contains") {
+		t.Errorf("the comparison of the files returns %v", s.err)
+	}
+}
