@@ -36,17 +36,17 @@ type Line struct {
 	Text string        // what it does
 }
 
-// Run takes the steps of the story and calls print for each, when it happens. Without pauses it takes about
-// one lease, otherwise half a minute. If a step does not end as it must, Run returns an error. When
-// it returns, its processes have ended and its files are removed.
-func Run(ctx context.Context, pauses bool, print func(Line) error) error {
+// Run takes the steps of the story and calls show for each, when it happens. Without pauses it
+// takes about one lease, otherwise half a minute. If a step does not end as it must, Run returns an
+// error. When it returns, its processes have ended and its files are removed.
+func Run(ctx context.Context, pauses bool, show func(Line) error) error {
 	dir, err := os.MkdirTemp("", "fencelock-demo-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(ctx)
-	s := &story{ctx: ctx, dir: dir, pauses: pauses, print: print, start: time.Now()}
+	s := &story{ctx: ctx, dir: dir, pauses: pauses, show: show, start: time.Now()}
 	server, err := serve(ctx, filepath.Join(dir, socket), s.renewed)
 	if err != nil {
 		cancel()
@@ -67,12 +67,12 @@ type story struct {
 	ctx    context.Context
 	dir    string
 	pauses bool
-	print  func(Line) error
+	show   func(Line) error
 	start  time.Time
 	err    error // the first one; the server does not use it
 
-	mu       sync.Mutex // guards the fields below and calls of print
-	failed   error      // what print returned
+	mu       sync.Mutex // guards the fields below and calls of show
+	failed   error      // what show returned
 	followed string     // the worker whose renewals get a line
 }
 
@@ -158,7 +158,7 @@ func (s *story) say(who, format string, args ...any) {
 // line prints a line. The mutex is held.
 func (s *story) line(who, text string) {
 	if s.failed == nil {
-		s.failed = s.print(Line{time.Since(s.start), who, text})
+		s.failed = s.show(Line{time.Since(s.start), who, text})
 	}
 }
 

@@ -89,7 +89,7 @@ func TestEndOfAnInterruptedStory(t *testing.T) {
 func TestGuardThatAcceptsEverything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := &story{ctx: t.Context(), dir: dir, print: func(Line) error { return nil }}
+	s := &story{ctx: t.Context(), dir: dir, show: func(Line) error { return nil }}
 	for file, text := range map[string]string{guarded: "from worker A", plain: "from worker A"} {
 		if err := os.WriteFile(dir+"/"+file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
