@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+)
+
+// nodes starts three servers, each behind a proxy.
+func nodes(b *bed) (servers []*redistest.Redis, proxies []*faults.Proxy, addrs []string) {
+	for range 3 {
+		s := redistest.StartRedis(b)
+		p := b.proxy(s.Addr())
+		servers, proxies, addrs = append(servers, s), append(proxies, p), append(addrs, p.Addr())
+	}
+	return servers, proxies, addrs
+}
+
+// proxy starts a proxy that ends with the scenario.
+func (b *bed) proxy(target string) *faults.Proxy {
+	p, err := faults.NewProxy(target)
+	b.must(err)
+	b.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// initRedlock marks new servers as never used, so that they vote at once.
+func initRedlock(b *bed, addrs []string, ttl time.Duration) {
+	c, err := newRedlockEngine(addrs, ttl)
+	b.must(err)
+	defer c.close()
+	b.must(c.engine.Init(context.Background()))
+}
+
+// redsyncCancelled cancels an acquire while it has one of three nodes, and another client's lock is
+// on the other two. It measures how long the name then stays taken on the first node.
+func redsyncCancelled(b *bed) []finding {
+	const ttl = 8 * time.Second // redsync's default
+	return []finding{
+		cancelled(b, spec{Kind: "redsync", TTL: ttl}, "job", true),
+		cancelled(b, spec{Kind: "fencelock, Redlock", TTL: ttl}, "lock:job", false),
+	}
+}
+
+func cancelled(b *bed, s spec, key string, wanted bool) finding {
+	servers, proxies, addrs := nodes(b)
+	s.Addrs = addrs
+	if strings.HasPrefix(s.Kind, "fencelock") {
+		initRedlock(b, addrs, s.TTL)
+	}
+	c := b.client(s)
+	h, err := c.acquire(context.Background(), "warm") // opens the connections
+	b.must(err)
+	b.must(h.release())
+	for _, r := range servers[1:] {
+		r.Do(b, "SET", key, "another client", "PX", "60000")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer proxies[0].OnRequest(key, cancel)()
+	if h, err := c.acquire(ctx, "job"); err == nil {
+		_ = h.release()
+		b.Fatal("the lock was acquired although another client has it")
+	}
+	begun := time.Now()
+	gone := b.until(s.TTL+5*time.Second, func() bool { return servers[0].Do(b, "EXISTS", key) == "0" }).Sub(begun)
+	return finding{
+		subject: s.Kind, shows: gone > s.TTL/2, wanted: wanted, took: gone,
+		seen: fmt.Sprintf("the key stays for %s after the acquire has returned; the TTL is %s", round(gone), round(s.TTL)),
+	}
+}
+
+// until calls ok every 5 ms until it returns true, and returns when that was.
+func (b *bed) until(most time.Duration, ok func() bool) time.Time {
+	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return time.Now()
+		}
+	}
+	b.Fatal(errors.New("it did not happen in " + most.String()))
+	return time.Time{}
+}
