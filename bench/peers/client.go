@@ -29,6 +29,7 @@ type spec struct {
 // kinds are the libraries that take part, by the names that the tables show.
 var kinds = map[string]func(spec) (client, error){
 	"redsync":                      openRedsync,
+	"redsync, checking Until":      openRedsyncUntil,
 	"bsm/redislock":                openRedislock,
 	"rueidislock":                  openRueidislock,
 	"etcd mutex":                   openEtcd,

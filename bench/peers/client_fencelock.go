@@ -15,6 +15,7 @@ import (
 // fencelockClient is fencelock on one of its engines.
 type fencelockClient struct {
 	locks *fencelock.Locker
+	init  func(context.Context) error // of the engine; nil if it has none
 	ends  []func()
 }
 
@@ -23,7 +24,11 @@ func newFencelock(engine fencelock.Engine, ttl time.Duration, ends ...func()) cl
 	if c, ok := engine.(interface{ Close() error }); ok {
 		ends = append([]func(){func() { _ = c.Close() }}, ends...)
 	}
-	return fencelockClient{locks, ends}
+	out := fencelockClient{locks: locks, ends: ends}
+	if e, ok := engine.(interface{ Init(context.Context) error }); ok {
+		out.init = e.Init
+	}
+	return out
 }
 
 func openFencelockRedis(s spec) (client, error) { return fencelockOnRedis(s, nil) }
@@ -39,38 +44,17 @@ func fencelockOnRedis(s spec, cfg *redislock.Config) (client, error) {
 	return newFencelock(redislock.New(conn, cfg), s.TTL, conn.Close), nil
 }
 
-// redlockEngine is an engine on three nodes and its connections.
-type redlockEngine struct {
-	engine *redlock.Engine
-	ends   []func()
-}
-
-func newRedlockEngine(addrs []string, ttl time.Duration) (redlockEngine, error) {
-	var r redlockEngine
+func openFencelockRedlock(s spec) (client, error) {
 	var nodes []redlock.Node
-	for _, addr := range addrs {
+	var ends []func()
+	for _, addr := range s.Addrs {
 		conn, err := dial(addr)
 		if err != nil {
-			return r, err
+			return nil, err
 		}
-		nodes, r.ends = append(nodes, redlock.Rueidis(conn)), append(r.ends, conn.Close)
+		nodes, ends = append(nodes, redlock.Rueidis(conn)), append(ends, conn.Close)
 	}
-	r.engine = redlock.New(nodes, &redlock.Config{MaxTTL: ttl})
-	return r, nil
-}
-
-func (r redlockEngine) close() {
-	for _, end := range r.ends {
-		end()
-	}
-}
-
-func openFencelockRedlock(s spec) (client, error) {
-	r, err := newRedlockEngine(s.Addrs, s.TTL)
-	if err != nil {
-		return nil, err
-	}
-	return newFencelock(r.engine, s.TTL, r.ends...), nil
+	return newFencelock(redlock.New(nodes, &redlock.Config{MaxTTL: s.TTL}), s.TTL, ends...), nil
 }
 
 func openFencelockPostgres(s spec) (client, error) {
@@ -79,6 +63,15 @@ func openFencelockPostgres(s spec) (client, error) {
 		return nil, err
 	}
 	return newFencelock(pglock.New(pool, &pglock.Config{MaxTTL: s.TTL}), s.TTL, pool.Close), nil
+}
+
+// initEngine marks a new server as never used, so that it grants at once: otherwise it waits for
+// MaxTTL first, in case it has lost locks.
+func initEngine(b *bed, s spec) {
+	c, err := s.open()
+	b.must(err)
+	defer c.close()
+	b.must(c.(fencelockClient).init(context.Background()))
 }
 
 // dial connects as docs/engines/redis.md recommends.

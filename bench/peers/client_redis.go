@@ -62,14 +62,17 @@ type redsyncClient struct {
 	locks *redsync.Redsync
 	conns []*goredis9.Client
 	ttl   time.Duration
+
+	checks bool // the holder checks Until before each step
 }
 
-func openRedsync(s spec) (client, error) { return newRedsync(s.Addrs, s.TTL), nil }
+func openRedsync(s spec) (client, error)      { return newRedsync(s, false), nil }
+func openRedsyncUntil(s spec) (client, error) { return newRedsync(s, true), nil }
 
-func newRedsync(addrs []string, ttl time.Duration) redsyncClient {
-	c := redsyncClient{ttl: ttl}
+func newRedsync(s spec, checks bool) redsyncClient {
+	c := redsyncClient{ttl: s.TTL, checks: checks}
 	var pools []redis.Pool
-	for _, addr := range addrs {
+	for _, addr := range s.Addrs {
 		conn := goredis9.NewClient(&goredis9.Options{Addr: addr})
 		c.conns, pools = append(c.conns, conn), append(pools, goredis.NewPool(conn))
 	}
@@ -82,13 +85,20 @@ func (c redsyncClient) acquire(ctx context.Context, name string) (hold, error) {
 	if err := m.LockContext(ctx); err != nil {
 		return nil, err
 	}
-	return redsyncHold{m, keep(c.ttl, func(ctx context.Context) error {
+	until := &atomic.Pointer[time.Time]{}
+	until.Store(new(m.Until()))
+	h := redsyncHold{mutex: m, keeper: keep(c.ttl, func(ctx context.Context) error {
 		ok, err := m.ExtendContext(ctx)
 		if err == nil && !ok {
 			return errLost
 		}
+		until.Store(new(m.Until()))
 		return err
-	})}, nil
+	})}
+	if c.checks {
+		h.until = until
+	}
+	return h, nil
 }
 
 func (c redsyncClient) close() {
@@ -99,7 +109,15 @@ func (c redsyncClient) close() {
 
 type redsyncHold struct {
 	mutex *redsync.Mutex
+	until *atomic.Pointer[time.Time] // of the last renewal; nil if the holder does not check it
 	*keeper
+}
+
+func (h redsyncHold) err() error {
+	if h.until != nil && !time.Now().Before(*h.until.Load()) {
+		return errLost
+	}
+	return h.keeper.err()
 }
 
 func (h redsyncHold) release() error {

@@ -17,7 +17,8 @@ import (
 
 // riverClient is a client of River, which elects a leader for its maintenance. River does not show
 // its users who leads, so the log of its elector is read: it has a line after each gain, and one
-// when the client is a follower again. The TTL is River's own, 15 s.
+// when the client is a follower again, which is after it
+// has told its maintenance services to stop. The TTL is River's own, 15 s.
 type riverClient struct {
 	pool   *pgxpool.Pool
 	river  *river.Client[pgx.Tx]

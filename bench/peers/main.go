@@ -3,6 +3,7 @@
 //
 //	go run -C bench/peers . -list
 //	go run -C bench/peers . [-only NAME] [-json FILE]
+//	go run -C bench/peers . -compare [-json FILE]
 //
 // A fault is what the upstream thread describes, played by the proxy, the frozen processes and the
 // restarted servers of fencelock's own tests. A library that no Go module proxy serves is written
@@ -27,10 +28,14 @@ func main() {
 		exit(children[os.Args[1]](os.Args[2:]))
 	}
 	list := flag.Bool("list", false, "list the scenarios, and play none")
-	only := flag.String("only", "", "play these scenarios only; names separated by commas")
+	only := flag.String("only", "", "play these scenarios only; names separated by semicolons")
+	compare := flag.Bool("compare", false, "compare when libraries report a loss, instead of playing the scenarios; -only then names libraries")
 	file := flag.String("json", "", "write the results to this file")
 	flag.Parse()
-	chosen, err := choose(*only)
+	if *compare {
+		exit(compareAll(names(*only), *file))
+	}
+	chosen, err := choose(names(*only))
 	if err == nil && *list {
 		fmt.Print(listing(chosen))
 		return
@@ -52,13 +57,21 @@ func exit(err error) {
 // children are the programs that this binary runs in processes of their own.
 var children = map[string]func(args []string) error{"worker": work, "etcd": serveEtcd}
 
+// names splits a flag at semicolons.
+func names(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ";")
+}
+
 // choose returns the scenarios with the given names, or all.
-func choose(names string) ([]scenario, error) {
-	if names == "" {
+func choose(names []string) ([]scenario, error) {
+	if len(names) == 0 {
 		return scenarios, nil
 	}
 	var chosen []scenario
-	for name := range strings.SplitSeq(names, ",") {
+	for _, name := range names {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("no scenario is named %q; -list lists them", name)

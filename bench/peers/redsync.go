@@ -29,14 +29,6 @@ func (b *bed) proxy(target string) *faults.Proxy {
 	return p
 }
 
-// initRedlock marks new servers as never used, so that they vote at once.
-func initRedlock(b *bed, addrs []string, ttl time.Duration) {
-	c, err := newRedlockEngine(addrs, ttl)
-	b.must(err)
-	defer c.close()
-	b.must(c.engine.Init(context.Background()))
-}
-
 // redsyncCancelled cancels an acquire while it has one of three nodes, and another client's lock is
 // on the other two. It measures how long the name then stays taken on the first node.
 func redsyncCancelled(b *bed) []finding {
@@ -51,7 +43,7 @@ func cancelled(b *bed, s spec, key string, wanted bool) finding {
 	servers, proxies, addrs := nodes(b)
 	s.Addrs = addrs
 	if strings.HasPrefix(s.Kind, "fencelock") {
-		initRedlock(b, addrs, s.TTL)
+		initEngine(b, s)
 	}
 	c := b.client(s)
 	h, err := c.acquire(context.Background(), "warm") // opens the connections

@@ -9,7 +9,7 @@ import (
 
 // A framer splits the bytes from a client into requests, so that a rule applies to one request and
 // not to everything that arrived at the same time. It knows the protocols of Redis, PostgreSQL and
-// MySQL. Other protocols, and TLS, are forwarded without being split.
+// MySQL. Other protocols, such as HTTP/2 and TLS, are forwarded without being split.
 type framer struct {
 	rest  []byte // the beginning of a request
 	size  func([]byte) int
@@ -50,6 +50,8 @@ func protocol(first []byte) func([]byte) int {
 		return mysqlSize
 	case first[0] == 0:
 		return postgresSize
+	case string(first[:5]) == "PRI *": // HTTP/2, which clients of etcd speak
+		return rawSize
 	case first[0] >= ' ' && first[0] < 0x7f:
 		return redisSize
 	}

@@ -66,6 +66,7 @@ func TestFramerLeavesTheRestAlone(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{
 		"\x16\x03\x01 a handshake",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x12\x04 and frames, without the end of a line",
 		message(0, "\x04\xd2\x16\x2f") + "\x16\xff\xff\xff\xff a handshake after a question",
 		"*1\r\n!4\r\nPING\r\n",
 		"*one\r\n",

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/evidence"
+	"github.com/fencelock/fencelock/internal/testkit/faults"
+)
+
+// patience is how long a trial waits for the holder's signal, and for a successor.
+const patience = 35 * time.Second
+
+// A trial is one way to take a lock from its holder.
+type trial string
+
+const (
+	frozen      trial = "frozen"      // the holder's process is stopped until a second after the takeover
+	partitioned trial = "partitioned" // what the holder sends and receives is lost; its connections stay open
+	restarted   trial = "restarted"   // every server is killed and started again
+)
+
+// lose makes a holder and a waiting successor, both in processes of their own, plays the fault, and
+// returns when the lock passed to the successor and when the holder's library reported the loss.
+func lose(b *bed, kind string, ttl time.Duration, t trial) evidence.Comparison {
+	p := b.place(kind, ttl)
+	a := b.worker(p.proxied, "job")
+	b.acquired(a, 30*time.Second)
+	next := b.worker(p.direct, "job")
+	time.Sleep(ttl/3 + 500*time.Millisecond) // the successor waits, and the holder has renewed once
+	begun := now()
+	switch t {
+	case frozen:
+		a.freeze(b)
+	case partitioned:
+		for _, proxy := range p.proxies {
+			proxy.Drop(faults.Both)
+		}
+	case restarted:
+		p.restart()
+	}
+	taken, took := next.wait("acquired", patience)
+	thawed := begun
+	if t == frozen {
+		time.Sleep(time.Second)
+		thawed = now()
+		a.thaw(b)
+	}
+	lost, signalled := a.wait("lost", max(time.Second, patience-(now()-begun)))
+	return compare(evidence.Comparison{Scenario: string(t), Subject: kind, TTL: millis(ttl)}, begun, thawed, taken, took, lost, signalled)
+}
+
+// compare computes a comparison from what was seen.
+func compare(c evidence.Comparison, begun, thawed time.Duration, taken event, took bool, lost event, signalled bool) evidence.Comparison {
+	c.Takeover, c.Signal = -1, -1
+	if took {
+		c.Takeover = millis(taken.At - begun)
+	}
+	if signalled {
+		c.Signal = millis(lost.At - begun)
+	}
+	end := now()
+	if signalled {
+		end = lost.Last
+	}
+	switch {
+	case !took && !signalled:
+		c.Seen = "the holder keeps the lock"
+	case !took:
+		c.Seen = "nobody takes over"
+	default:
+		overlap := end - taken.At
+		c.Overlap = millis(overlap)
+		if overlap < 0 {
+			c.Seen = fmt.Sprintf("last held %s before the takeover", round(-overlap))
+		} else {
+			c.Seen = fmt.Sprintf("both hold for %s", atLeast(overlap, signalled))
+		}
+		if thawed != begun && signalled {
+			c.Seen += fmt.Sprintf("; the loss is reported %s after the thaw", round(lost.At-thawed))
+		}
+	}
+	return c
+}
+
+// atLeast is d, of which the trial has seen the end or not.
+func atLeast(d time.Duration, ended bool) string {
+	if ended {
+		return round(d)
+	}
+	return "more than " + round(d)
+}
+
+// overlapping is a fault in which the holder and its successor both hold.
+func overlapping(kind string, ttl time.Duration, t trial, ours string) func(*bed) []finding {
+	return func(b *bed) (found []finding) {
+		for _, subject := range []string{kind, ours} {
+			c := lose(b, subject, ttl, t)
+			if c.Takeover < 0 {
+				b.Fatalf("%s: %s", subject, c.Seen)
+			}
+			found = append(found, finding{
+				subject: subject, shows: c.Overlap > 50, wanted: subject == kind, seen: c.Seen,
+				took: time.Duration(c.Overlap) * time.Millisecond,
+			})
+		}
+		return found
+	}
+}
+
+// contestants are the libraries of the comparison.
+var contestants = []struct {
+	kind string
+	ttl  time.Duration
+}{
+	{"fencelock, Redis", 5 * time.Second},
+	{"fencelock, Redis, quarantine", 5 * time.Second},
+	{"fencelock, Redlock", 5 * time.Second},
+	{"fencelock, PostgreSQL", 5 * time.Second},
+	{"redsync", 5 * time.Second},
+	{"redsync, checking Until", 5 * time.Second},
+	{"bsm/redislock", 5 * time.Second},
+	{"rueidislock", 5 * time.Second},
+	{"etcd mutex", 5 * time.Second},
+	{"river leader", riverTTL},
+}
+
+// compareAll plays every trial with every contestant, and writes the file if there is one.
+func compareAll(kinds []string, file string) error {
+	begun := time.Now()
+	var results []evidence.Comparison
+	for _, t := range []trial{frozen, partitioned, restarted} {
+		fmt.Printf("%s\n", t)
+		for _, c := range contestants {
+			if len(kinds) > 0 && !slices.Contains(kinds, c.kind) {
+				continue
+			}
+			var r evidence.Comparison
+			if err := inBed(func(b *bed) { r = lose(b, c.kind, c.ttl, t) }); err != nil {
+				return fmt.Errorf("%s, %s: %w", t, c.kind, err)
+			}
+			fmt.Printf("  %-30s takeover %6d ms, signal %6d ms: %s\n", r.Subject, r.Takeover, r.Signal, r.Seen)
+			results = append(results, r)
+		}
+	}
+	if file == "" {
+		return nil
+	}
+	return evidence.Write(file, evidence.Report{
+		Header:      evidence.NewHeader("go run -C bench/peers . -compare", begun, versions()),
+		Comparisons: results,
+	})
+}
