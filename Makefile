@@ -115,6 +115,12 @@ bench: redis postgres ## this library beside its peers; writes docs/benchmarks.m
 bench-quick: redis postgres ## five rows in two minutes, beside the last commit
 	$(GO) run -C bench . quick
 
+.PHONY: peers
+peers: redis postgres ## published faults of other libraries, reproduced; a comparison of loss signals
+	$(GO) vet -C bench/peers .
+	$(GO) run -C bench/peers . -json "$(CURDIR)/docs/evidence/faults.json"
+	$(GO) run -C bench/peers . -compare -json "$(CURDIR)/docs/evidence/comparison.json"
+
 # Without these shells, tests of completion are skipped and say so.
 .PHONY: shells
 shells:

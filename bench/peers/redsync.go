@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelock/fencelock/internal/testkit/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/go-redsync/redsync/v4"
 )
 
 // nodes starts three servers, each behind a proxy.
@@ -76,4 +77,78 @@ func (b *bed) until(most time.Duration, ok func() bool) time.Time {
 	}
 	b.Fatal(errors.New("it did not happen in " + most.String()))
 	return time.Time{}
+}
+
+// redsyncExtend lets a lock expire, another client take and release the name, and the first client
+// extend its lock, with the option that sets missing keys again.
+func redsyncExtend(b *bed) []finding {
+	const ttl = time.Second
+	r := redistest.StartRedis(b)
+	p := b.proxy(r.Addr())
+	ctx := context.Background()
+	old := newRedsync(spec{Addrs: []string{r.Addr()}, TTL: ttl}, false)
+	b.Cleanup(old.close)
+	mutex := old.locks.NewMutex("job", redsync.WithExpiry(ttl), redsync.WithSetNXOnExtend())
+	b.must(mutex.LockContext(ctx))
+	next := old.locks.NewMutex("job", redsync.WithExpiry(ttl))
+	b.must(next.LockContext(ctx))
+	_, err := next.UnlockContext(ctx)
+	b.must(err)
+	extended, _ := mutex.ExtendContext(ctx)
+
+	first := b.client(spec{Kind: "fencelock, Redis", Addrs: []string{p.Addr()}, TTL: ttl}).(fencelockClient)
+	second := b.client(spec{Kind: "fencelock, Redis", Addrs: []string{r.Addr()}, TTL: ttl})
+	lock, err := first.locks.Acquire(ctx, "job2")
+	b.must(err)
+	p.Drop(faults.Both) // no renewal arrives
+	successor, err := second.acquire(ctx, "job2")
+	b.must(err)
+	b.must(successor.release())
+	b.must(p.Heal())
+	time.Sleep(ttl)
+	verdict := map[bool]string{
+		true:  "holds the lock again, after another client has held and released it",
+		false: "stays lost",
+	}
+	held := lock.Err() == nil
+	return []finding{
+		{subject: "redsync", shows: extended, wanted: true, seen: "the old lock " + verdict[extended]},
+		{subject: "fencelock, Redis", shows: held, seen: "the old lock " + verdict[held]},
+	}
+}
+
+// redsyncHungNode freezes one of three nodes and measures an acquire and release.
+func redsyncHungNode(b *bed) []finding {
+	const ttl = 8 * time.Second
+	return []finding{
+		hungNode(b, spec{Kind: "redsync", TTL: ttl}, true),
+		hungNode(b, spec{Kind: "fencelock, Redlock", TTL: ttl}, false),
+	}
+}
+
+func hungNode(b *bed, s spec, wanted bool) finding {
+	var servers []*redistest.Redis
+	servers, _, s.Addrs = nodes(b)
+	if strings.HasPrefix(s.Kind, "fencelock") {
+		initEngine(b, s)
+	}
+	c := b.client(s)
+	h, err := c.acquire(context.Background(), "warm")
+	b.must(err)
+	b.must(h.release())
+	servers[2].Freeze(b)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	begun := time.Now()
+	h, err = c.acquire(ctx, "job")
+	if err == nil {
+		err = h.release()
+	}
+	took := time.Since(begun)
+	f := finding{subject: s.Kind, shows: took > s.TTL/2, wanted: wanted, took: took,
+		seen: fmt.Sprintf("acquire and release take %s", round(took))}
+	if err != nil {
+		f.seen += fmt.Sprintf(" and fail: %v", err)
+	}
+	return f
 }
