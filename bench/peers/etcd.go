@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )

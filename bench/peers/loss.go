@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/internal/testkit/evidence"
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 )
 
 // patience is how long a trial waits for the holder's signal, and for a successor.

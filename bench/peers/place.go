@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )

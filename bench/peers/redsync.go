@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/go-redsync/redsync/v4"
 )

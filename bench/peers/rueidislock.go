@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/faults"
+	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
