@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/evidence"
 	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/evidence"
 )
 
 // patience is how long a trial waits for the holder's signal, and for a successor.
