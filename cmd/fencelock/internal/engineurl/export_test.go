@@ -49,3 +49,10 @@ var ParseURL = parseURL
 
 // Schemes returns every scheme in sorted order.
 func Schemes() []string { return slices.Sorted(maps.Keys(schemes)) }
+
+// Hide removes one password from a text.
+func Hide(secret, text string) string {
+	var s secrets
+	s.keep(secret)
+	return s.hide(text)
+}

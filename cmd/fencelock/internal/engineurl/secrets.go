@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 )
 
 // HintError is an error with a hint. It is returned if the server is unreachable, if it refuses the
@@ -45,10 +47,40 @@ func (s *secrets) keep(secret string) {
 	}
 }
 
-// hide removes the passwords from text.
+// shortSecret is the length below which a password may be part of an ordinary word.
+const shortSecret = 4
+
+// hide removes the passwords from text. A short one is removed only where it is a word of its own,
+// since the text would be unreadable otherwise.
 func (s secrets) hide(text string) string {
 	for _, secret := range s {
-		text = strings.ReplaceAll(text, secret, hidden)
+		if len(secret) >= shortSecret {
+			text = strings.ReplaceAll(text, secret, hidden)
+			continue
+		}
+		var out strings.Builder
+		for rest := text; ; {
+			before, after, found := strings.Cut(rest, secret)
+			out.WriteString(before)
+			if !found {
+				break
+			}
+			if inWord(before, after) {
+				out.WriteString(secret)
+			} else {
+				out.WriteString(hidden)
+			}
+			rest = after
+		}
+		text = out.String()
 	}
 	return text
+}
+
+// inWord reports whether a word continues before or after a place in a text.
+func inWord(before, after string) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	first, _ := utf8.DecodeRuneInString(after)
+	letter := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	return letter(last) || letter(first)
 }

@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"syscall"
@@ -75,7 +76,11 @@ func ownProgram() (string, error) {
 	if _, err := os.Stat(link); err == nil {
 		return link, nil
 	}
-	return os.Executable()
+	path, err := os.Executable()
+	if err != nil {
+		err = fmt.Errorf("the path of this program is unknown: %w\ntry: mount -t proc proc /proc", err)
+	}
+	return path, err
 }
 
 // until converts a deadline to the time at which a watchdog starts to kill. It reads the clock
