@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ func TestEachVerbHasAPageWithItsFlags(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 			continue
+		}
+		if strings.Contains(string(raw), "\n\t") || !regexp.MustCompile(`(?m)^\.TH "[A-Z-]+" "1" "\d{4}-\d\d-\d\d" `).Match(raw) {
+			t.Errorf("%s: mandoc would warn of a tab or of the date:\n%s", cmd.Name(), raw)
 		}
 		page := strings.ReplaceAll(string(raw), `\`, "")
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
