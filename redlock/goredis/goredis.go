@@ -17,7 +17,6 @@ import (
 
 // New returns an engine on the masters behind an application's clients, an odd number of three or
 // more. It does no I/O; cfg may be nil. The engine does not close the clients.
-// or more, which stay the caller's to close. It does no I/O; cfg may be nil.
 func New(clients []redis.UniversalClient, cfg *redlock.Config) *redlock.Engine {
 	var nodes []redlock.Node
 	for _, client := range clients {
