@@ -48,7 +48,7 @@ type Rules struct {
 func (h *History) Judge(r Rules) {
 	h.Rules, h.Violations, h.Expected, h.Undecided = r, nil, nil, nil
 	end := time.Now().Add(r.Search)
-	for name, of := range byName(h.Acquisitions) {
+	for name, of := range byName(h.Acquisitions, believed) {
 		all := append(sweepName(of), lateLosses(of)...)
 		if !r.IgnoreMinHolds {
 			all = append(all, minHolds(of, all)...)
@@ -61,7 +61,7 @@ func (h *History) Judge(r Rules) {
 		}
 		h.note(all)
 	}
-	h.note(judgeWrites(h.Writes))
+	h.note(h.judgeWrites())
 	h.note(judgeClosed(h.closed(), r))
 	for _, e := range h.Wrong {
 		v := Violation{Rule: WrongError, Name: e.Name, At: e.At, After: e.ID, Text: fmt.Sprintf("%s: %s", e.Worker, e.Text)}

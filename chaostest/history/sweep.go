@@ -19,13 +19,16 @@ func (a Acquisition) String() string {
 // excludes reports whether two acquisitions of one name exclude each other.
 func (a Acquisition) excludes(b Acquisition) bool { return !a.Shared || !b.Shared }
 
-// byName sorts the acquisitions whose holders ever believed in them by name and by when they
-// returned. A grant that was over before its holder received it excludes nobody, and its token may
-// be smaller than those that were received earlier.
-func byName(all []Acquisition) map[string][]Acquisition {
+// believed reports whether the holder of a ever believed in its lock. A grant that was over before
+// its holder received it excludes nobody, and its token may be smaller than those that were
+// received earlier.
+func believed(a Acquisition) bool { return a.Until != 0 }
+
+// byName sorts acquisitions by name and by when they returned.
+func byName(all []Acquisition, which func(Acquisition) bool) map[string][]Acquisition {
 	names := map[string][]Acquisition{}
 	for _, a := range all {
-		if a.Until != 0 {
+		if which(a) {
 			names[a.Name] = append(names[a.Name], a)
 		}
 	}

@@ -7,14 +7,15 @@ import (
 )
 
 // judgeWrites finds writes that the resource should not have accepted, or refused.
-func judgeWrites(all []GuardedWrite) (found []finding) {
+func (h *History) judgeWrites() (found []finding) {
 	names := map[string][]GuardedWrite{}
-	for _, w := range all {
+	for _, w := range h.Writes {
 		names[w.Name] = append(names[w.Name], w)
 	}
-	for _, writes := range names {
+	granted := byName(h.Acquisitions, func(Acquisition) bool { return true })
+	for name, writes := range names {
 		found = append(found, lateWrites(writes)...)
-		found = append(found, wrongRefusals(writes)...)
+		found = append(found, wrongRefusals(writes, granted[name])...)
 	}
 	return found
 }
@@ -71,15 +72,14 @@ func lateByValue(accepted []GuardedWrite) (all []finding) {
 	return all
 }
 
-// wrongRefusals finds refused writes before whose end no write with a greater token began.
-func wrongRefusals(writes []GuardedWrite) (all []finding) {
-	began := slices.Clone(writes)
-	slices.SortFunc(began, func(a, b GuardedWrite) int { return cmp.Compare(a.From, b.From) })
+// wrongRefusals finds refused writes before whose end no greater token was granted. Accepted writes
+// do not count: a process may die before it records one.
+func wrongRefusals(writes []GuardedWrite, acquisitions []Acquisition) (all []finding) {
 	slices.SortFunc(writes, func(a, b GuardedWrite) int { return cmp.Compare(a.At, b.At) })
 	next, top := 0, int64(0)
 	for _, w := range writes {
-		for ; next < len(began) && began[next].From <= w.At; next++ {
-			top = max(top, began[next].Token)
+		for ; next < len(acquisitions) && acquisitions[next].Returned <= w.At; next++ {
+			top = max(top, acquisitions[next].Token)
 		}
 		if w.Refused && w.Token >= top {
 			all = append(all, wrote(WrongRefusal, GuardedWrite{}, w, "refused, although no token was greater: %v", w))
