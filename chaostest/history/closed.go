@@ -51,8 +51,8 @@ func (a Acquisition) holds(end time.Duration) span {
 	return span{a.Returned, max(end, a.Returned)}
 }
 
-// closed returns the stretches of all names, one for each gap.
-func (h *History) closed() (all []Stretch) {
+// closed calls see with the stretches of all names, one for each gap.
+func (h *History) closed(see func(Stretch)) {
 	faults := newTroubles(h.Faults)
 	names := map[string]*closing{}
 	of := func(name string) *closing {
@@ -70,9 +70,10 @@ func (h *History) closed() (all []Stretch) {
 		c.waits = append(c.waits, w)
 	}
 	for _, c := range names {
-		all = append(all, c.stretches(h.Length)...)
+		for _, s := range c.stretches(h.Length) {
+			see(s)
+		}
 	}
-	return all
 }
 
 // A closing finds the stretches of one name.

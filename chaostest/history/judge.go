@@ -62,7 +62,7 @@ func (h *History) Judge(r Rules) {
 		h.note(all)
 	}
 	h.note(h.judgeWrites())
-	h.note(judgeClosed(h.closed(), r))
+	h.note(h.judgeClosed())
 	for _, e := range h.Wrong {
 		v := Violation{Rule: WrongError, Name: e.Name, At: e.At, After: e.ID, Text: fmt.Sprintf("%s: %s", e.Worker, e.Text)}
 		h.note([]finding{{v, true}})
@@ -84,23 +84,23 @@ func (h *History) note(all []finding) {
 }
 
 // judgeClosed finds the stretches that are longer than the rules allow.
-func judgeClosed(all []Stretch, r Rules) (found []finding) {
-	for _, s := range all {
-		rule, bound, text := ClosedName, r.Closed, "nobody held it"
+func (h *History) judgeClosed() (found []finding) {
+	h.closed(func(s Stretch) {
+		rule, bound, text := ClosedName, h.Rules.Closed, "nobody held it"
 		if s.Died {
-			rule, bound, text = SlowDeath, r.Death, "its holder was dead"
+			rule, bound, text = SlowDeath, h.Rules.Death, "its holder was dead"
 		}
 		if bound == 0 || s.Length() <= bound {
-			continue
+			return
 		}
-		how := "waited in vain"
+		how := "waited"
 		if s.Try {
-			how = "tried in vain"
+			how = "tried"
 		}
 		found = append(found, finding{Violation{
 			rule, s.Name, s.To, s.After, s.By,
-			fmt.Sprintf("%s %s from %v to %v, and %s %s; the bound is %v", s.Name, text, s.From, s.To, s.By, how, bound),
+			fmt.Sprintf("%s from %v to %v: %s, and %s %s in vain; the bound is %v", s.Name, s.From, s.To, text, s.By, how, bound),
 		}, true})
-	}
+	})
 	return found
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -37,7 +38,7 @@ func (h *History) Stats() Stats {
 	s.WaitP50, s.WaitP99 = h.waited()
 	s.Margin, s.Signal = margins(h)
 	s.Turns, s.Fairness = h.turns()
-	s.Closed = longest(h.closed())
+	s.Closed = h.longest()
 	for _, a := range h.Acquisitions {
 		if a.Lost != 0 {
 			s.Losses++
@@ -87,16 +88,14 @@ func (h *History) turns() (all []Turns, fairness float64) {
 }
 
 // longest returns the longest stretch of each name.
-func longest(all []Stretch) (names []Stretch) {
-	slices.SortFunc(all, func(a, b Stretch) int {
-		return cmp.Or(cmp.Compare(b.Length(), a.Length()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.From, b.From))
-	})
-	seen := map[string]bool{}
-	for _, s := range all {
-		if !seen[s.Name] {
-			names = append(names, s)
+func (h *History) longest() []Stretch {
+	names := map[string]Stretch{}
+	h.closed(func(s Stretch) {
+		if s.Length() > names[s.Name].Length() {
+			names[s.Name] = s
 		}
-		seen[s.Name] = true
-	}
-	return names
+	})
+	return slices.SortedFunc(maps.Values(names), func(a, b Stretch) int {
+		return cmp.Or(cmp.Compare(b.Length(), a.Length()), cmp.Compare(a.Name, b.Name))
+	})
 }
