@@ -39,6 +39,11 @@ test: check redis postgres mariadb shells ## all tests, with the race detector; 
 	$(GO) test -C tools/dist ./internal/...
 	$(GO) test $(LINK) -vet=off ./internal/testkit/sim
 
+.PHONY: windows
+windows: browser ## pages as people see them: opens them in Chromium
+	$(GO) vet -C tools/browser ./...
+	$(GO) test -C tools/browser -count=1 -timeout 5m ./...
+
 .PHONY: check
 check: cc size apidiff ## gofmt, go vet, type checks for macOS, the size of the command, the API
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
@@ -126,6 +131,6 @@ peers: redis postgres ## published faults of other libraries, reproduced; a comp
 shells:
 	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion are skipped"
 
-.PHONY: cc redis postgres mariadb
-cc redis postgres mariadb:
+.PHONY: cc redis postgres mariadb browser
+cc redis postgres mariadb browser:
 	@.ci/need $@

@@ -36,6 +36,7 @@ var rooms = []room{
 	{folder: "internal/heldlock", imports: []string{}},
 	{folder: "internal/clock", imports: []string{"internal/hold", "golang.org/x/sys"}},
 	{folder: "internal/retry", imports: []string{}},
+	{folder: "internal/chaos/page", imports: []string{"chaostest/history"}},
 	{folder: "internal/deadline", imports: []string{}},
 	{folder: "internal/faults", imports: []string{"golang.org/x/sys"}},
 	{folder: "internal/gcra", imports: []string{}},
