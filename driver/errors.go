@@ -15,6 +15,9 @@ var (
 	ErrHeld = errors.New("lock is held")
 	// ErrLost: the acquisition ended before its holder released it.
 	ErrLost = errors.New("lock was lost")
+	// ErrBroken: the acquisition was ended by Break. It is an ErrLost, with the same text: say in
+	// the error that wraps it who broke it, or why.
+	ErrBroken = fmt.Errorf("%w", ErrLost)
 	// ErrNotHeld: the acquisition does not exist, or has ended.
 	ErrNotHeld = errors.New("lock is not held")
 	// ErrUnavailable: the engine is unreachable, did not answer, or refuses requests for now.

@@ -102,7 +102,7 @@ func (e *brokenError) Error() string {
 	return fmt.Sprintf("%v: broken by %s (%s)", driver.ErrLost, e.By, e.Reason)
 }
 
-func (e *brokenError) Unwrap() error { return driver.ErrLost }
+func (e *brokenError) Unwrap() error { return driver.ErrBroken }
 
 // check notifies the holder, once, if the hold is no longer valid. A broken hold releases the lock
 // a little later. One whose files were damaged keeps the rest of its lock, since that still

@@ -150,7 +150,7 @@ func (e *Engine) end(ctx context.Context, name, reason string, choose func(*lock
 		}
 		l.notBefore = time.Time{}
 		token = l.store.issue(now) // before the next waiter gets a greater one
-		l.revoke(holders, fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, name, reason), now)
+		l.revoke(holders, fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, name, reason), now)
 		return nil
 	})
 	return token, err

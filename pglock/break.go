@@ -213,7 +213,7 @@ func (b *breaker) broken(key, owner, reason string) {
 	ours := h != nil && strconv.FormatInt(h.key, 10) == key && b.holds.dropLocked(h)
 	b.holds.mu.Unlock()
 	if ours {
-		h.tell(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
+		h.tell(fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, h.name, reason))
 		_ = b.holds.release(context.Background(), h) // if it fails, the session has ended
 	}
 }

@@ -245,6 +245,6 @@ func (q *waitQueue) reportBroken(owner string, token int64, reason string) {
 	}
 	q.mu.Unlock()
 	if ok && h.lost != nil {
-		h.lost(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.name, reason))
+		h.lost(fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, h.name, reason))
 	}
 }

@@ -80,6 +80,6 @@ func (l *listener) verify(owner, reason string) {
 	ctx, cancel := context.WithTimeout(l.closed, callLimit)
 	defer cancel()
 	if err := l.renewer.Renew(ctx, []driver.Lease{h.lease})[0]; errors.Is(err, driver.ErrNotHeld) {
-		h.lost(fmt.Errorf("%w: %q was broken: %s", driver.ErrLost, h.lease.Name, reason))
+		h.lost(fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, h.lease.Name, reason))
 	}
 }

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -31,14 +32,14 @@ func watch(req *driver.Request) *watched {
 	return w
 }
 
-// heard fails the case unless OnLost is called in time, with a cause.
+// heard fails the case unless OnLost is called in time, with ErrBroken as the cause.
 func (w *watched) heard(t *run) {
 	t.Helper()
 	t.unlessOmitted("Request.OnLost was not called within %v of the break")
 	select {
 	case cause := <-w.told:
-		if cause == nil {
-			t.Errorf("OnLost was called without a cause")
+		if !errors.Is(cause, driver.ErrBroken) {
+			t.Errorf("OnLost was called with the cause %v, want ErrBroken", cause)
 		}
 	case <-time.After(t.patience):
 		t.omits("Request.OnLost was not called within %v of the break", t.patience)
@@ -123,8 +124,8 @@ func breaksMinimum(t *run) {
 // lostCallback: a holder that can be reached is notified of a break, once, and is not notified of
 // its own release.
 //
-// It fails an engine that reports a holder's own release as a loss, reports a loss twice, or leaves
-// it to the next renewal.
+// It fails an engine that reports a holder's own release as a loss, reports a loss twice or with
+// another cause than ErrBroken, or leaves it to the next renewal.
 func lostCallback(t *run) {
 	c, other := t.client(), t.client()
 	req := t.request("released")

@@ -68,6 +68,13 @@ var tokens = []mutant{
 	{"breaks in silence", "lost-callback", func(b *broken) {
 		b.ask(func(req *driver.Request) { req.OnLost = nil })
 	}},
+	{"a break looks like a loss of data", "lost-callback", func(b *broken) {
+		b.ask(func(req *driver.Request) {
+			if told := req.OnLost; told != nil {
+				req.OnLost = func(error) { told(driver.ErrLost) }
+			}
+		})
+	}},
 	{"tells of a loss twice", "lost-callback", func(b *broken) {
 		b.ask(func(req *driver.Request) {
 			if told := req.OnLost; told != nil {

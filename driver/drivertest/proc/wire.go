@@ -104,7 +104,7 @@ func (a answer) err() error {
 // sentinels are the errors that keep their identity.
 var sentinels = []error{
 	driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, driver.ErrConfig, driver.ErrInvalid,
-	driver.ErrUnsupported, driver.ErrConflict, context.Canceled, context.DeadlineExceeded,
+	driver.ErrUnsupported, driver.ErrConflict, driver.ErrBroken, context.Canceled, context.DeadlineExceeded,
 }
 
 // A wireError is an error with everything that a test may check. The zero value means no error,
