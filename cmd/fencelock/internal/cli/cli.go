@@ -24,6 +24,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/fencelock/fencelock"
 )
 
 // Main runs the command line of this process and exits with its exit code.
@@ -40,7 +42,8 @@ func Main() {
 // perform runs a command line and reports an error on stderr. It returns an error that exitCode
 // maps to the exit code.
 func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	a := &app{ctx: context.Background(), stdin: stdin, stdout: dataWriter{stdout}, stderr: stderr}
+	traced := fencelock.WithTrace(context.Background(), os.Getenv(traceVariable))
+	a := &app{ctx: traced, stdin: stdin, stdout: dataWriter{stdout}, stderr: stderr}
 	root := newRoot(a)
 	root.SetArgs(args)
 	root.SetOut(a.stdout)

@@ -48,6 +48,7 @@ const (
 	nameVariable  = "FENCELOCK_NAME"
 	tokenVariable = "FENCELOCK_TOKEN"
 	ownerVariable = "FENCELOCK_OWNER"
+	traceVariable = "TRACEPARENT"
 )
 
 // commandVariables describes the environment of a command under a lock.
@@ -55,6 +56,7 @@ var commandVariables = table([]explained{
 	{nameVariable, "the name of the lock"},
 	{tokenVariable, "its fencing token, greater than that of every earlier holder"},
 	{ownerVariable, "the owner id of this acquisition, as fencelock status shows it"},
+	{traceVariable, "as in the environment of fencelock, which also stores it with the lock"},
 })
 
 // byDefault is the value of --kill-after if it is not given. 0 would mean to kill at once.
