@@ -111,14 +111,14 @@ func (l *Lock) confirm(caller context.Context) (h hold.Hold, err error) {
 	ctx, cancel := context.WithTimeout(caller, l.lease.TTL/6)
 	defer cancel()
 	sent := clock.Now()
-	switch err = renewOne(ctx, l.renewer.engine, l.lease); {
+	switch err = renewOne(ctx, l.locker.renewer.engine, l.lease); {
 	case err == nil:
 		return hold.New(l.hold.Terms(), sent, l.lease.TTL), nil
 	case errors.Is(err, ErrNotHeld): // nothing to release
 		return h, fmt.Errorf("%w: the lease of %q expired before it could be used", errUnconfirmed, l.lease.Name)
 	}
 	// The outcome is unknown: release the lock rather than leave one that no caller knows of.
-	l.renewer.giveBack(caller, l.releaseEngine)
+	l.locker.renewer.giveBack(caller, l.releaseEngine)
 	if final(err) {
 		return h, err
 	}
@@ -150,12 +150,13 @@ type report struct {
 }
 
 // newReport calls AcquireStart. The caller must call end.
-func newReport(ctx context.Context, cfg *Config, req driver.Request) *report {
-	if untraced(ctx, cfg) {
+func (l *Locker) newReport(ctx context.Context, req driver.Request) *report {
+	if untraced(ctx, &l.cfg) {
 		return nil
 	}
-	r := &report{cfg: cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{TraceLock: TraceLock{Name: req.Name, Mode: req.Mode}}}
-	r.ctx = start(ctx, cfg.Tracer.AcquireStart, TraceAcquireStart{Name: req.Name, Mode: req.Mode, Wait: req.Wait})
+	lock := TraceLock{Name: req.Name, Mode: req.Mode, Kind: cmp.Or(l.opts.Kind, KindLock), Engine: l.traits.Engine}
+	r := &report{cfg: &l.cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{TraceLock: lock}}
+	r.ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: lock.Name, Mode: lock.Mode, Wait: req.Wait, Kind: lock.Kind, Engine: lock.Engine})
 	return r
 }
 
@@ -191,7 +192,9 @@ func (r *report) waiting(onWait func(driver.WaitInfo)) func(driver.WaitInfo) {
 		}
 		if r.joined.IsZero() {
 			r.joined = time.Now()
-			end(r.ctx, r.cfg.Tracer.AcquireWait, TraceAcquireWait{Name: r.data.Name, Mode: r.data.Mode, Position: info.Position, Held: info.Held})
+			end(r.ctx, r.cfg.Tracer.AcquireWait, TraceAcquireWait{
+				Name: r.data.Name, Mode: r.data.Mode, Position: info.Position, Held: info.Held, Kind: r.data.Kind, Engine: r.data.Engine,
+			})
 		}
 		if onWait != nil {
 			onWait(info)

@@ -158,7 +158,7 @@ func (a *acquisition) report(ctx context.Context, name string) *report {
 	if r := a.told[name]; r != nil && !r.over {
 		return r
 	}
-	a.told[name] = newReport(ctx, &a.cfg, a.request(ctx, name, a.wait))
+	a.told[name] = a.newReport(ctx, a.request(ctx, name, a.wait))
 	return a.told[name]
 }
 

@@ -75,6 +75,11 @@ type Options struct {
 	// and waiters show it. Empty, the default, means no note.
 	Note string
 
+	// Kind says in metrics and traces what the lock is for; see the Kind constants. Recipes set it,
+	// so that a leader that serves for weeks does not look like a job that hangs. Use few values:
+	// each is a time series. Empty, the default, means KindLock.
+	Kind string
+
 	// OnWait is called when an acquisition joins the queue, with its place at that time. It must
 	// not block. nil, the default, means no call.
 	OnWait func(WaitInfo)
@@ -94,7 +99,7 @@ func (o Options) over(base Options) Options {
 	o.TTL, o.Grace = cmp.Or(o.TTL, base.TTL), cmp.Or(o.Grace, base.Grace)
 	o.Wait, o.MinHold = cmp.Or(o.Wait, base.Wait), cmp.Or(o.MinHold, base.MinHold)
 	o.MaxHold = cmp.Or(o.MaxHold, base.MaxHold)
-	o.Note = cmp.Or(o.Note, base.Note)
+	o.Note, o.Kind = cmp.Or(o.Note, base.Note), cmp.Or(o.Kind, base.Kind)
 	if o.OnWait == nil {
 		o.OnWait = base.OnWait
 	}

@@ -82,6 +82,8 @@ func init() { heldlock.ReportStale = reportStale }
 // reportStale implements heldlock.ReportStale: it calls Tracer.Stale.
 func reportStale(ctx context.Context, resource, name string, token, floor int64) {
 	if l, ok := ctx.Value(heldlock.Named(name)).(*Lock); ok {
-		end(ctx, l.renewer.cfg.Tracer.Stale, TraceStale{Resource: resource, Name: name, Token: token, Floor: floor})
+		end(ctx, l.locker.renewer.cfg.Tracer.Stale, TraceStale{
+			Resource: resource, Name: name, Token: token, Floor: floor, Mode: l.lease.Mode, Kind: l.kind(), Engine: l.locker.renewer.engineName,
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package fencelock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,10 +19,10 @@ import (
 // Lock is one acquisition. It is held from the moment it is returned until it is released or lost.
 // It is safe for concurrent use.
 type Lock struct {
-	renewer *renewer
-	lease   driver.Lease
-	floor   int64
-	parent  context.Context // the caller's context, or the one that HoldStart returned
+	locker *Locker
+	lease  driver.Lease
+	floor  int64
+	parent context.Context // the caller's context, or the one that HoldStart returned
 
 	mu       sync.Mutex // guards hold, began, held, failed, returned, told, released, ctx, cancel, joined
 	hold     hold.Hold
@@ -43,9 +44,9 @@ type Lock struct {
 // the request because the engine may report a loss before it returns the grant.
 func newLock(l *Locker, parent context.Context, req driver.Request) *Lock {
 	lock := &Lock{
-		renewer: l.renewer,
-		lease:   driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
-		parent:  parent,
+		locker: l,
+		lease:  driver.Lease{Name: req.Name, Mode: req.Mode, TTL: req.TTL},
+		parent: parent,
 		hold: hold.New(hold.Terms{
 			TTL:    req.TTL,
 			Margin: l.cfg.margin(req.TTL),
@@ -65,7 +66,7 @@ func (l *Lock) begin(h hold.Hold, most time.Duration, now hold.Instant) {
 	if most > 0 {
 		h.Limit(most, now)
 	}
-	l.renewer.enter(l) // before the hold can end, which removes it
+	l.locker.renewer.enter(l) // before the hold can end, which removes it
 	l.mu.Lock()
 	reported := l.failed
 	l.began, l.hold, l.failed = now.Mono, h, nil
@@ -74,13 +75,13 @@ func (l *Lock) begin(h hold.Hold, most time.Duration, now hold.Instant) {
 		l.onEngineLoss(reported)
 		return
 	}
-	l.renewer.begin(l, now)
+	l.locker.renewer.begin(l, now)
 }
 
 // announce calls HoldStart. It comes after AcquireEnd, and a loss that came earlier is reported
 // after it, so that HoldEnd is never the first.
 func (l *Lock) announce() {
-	parent := start(l.parent, l.renewer.cfg.Tracer.HoldStart, l.traced())
+	parent := start(l.parent, l.locker.renewer.cfg.Tracer.HoldStart, l.traced())
 	l.mu.Lock()
 	l.parent, l.told = parent, true
 	loss, held, returned := l.loss(), l.held, l.returned
@@ -89,13 +90,16 @@ func (l *Lock) announce() {
 	case returned:
 		l.holdEnd()
 	case loss != nil:
-		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, held)
+		l.locker.renewer.notifier.lost(l.values(), l.traced(), loss, held)
 	}
 }
 
+// kind returns what the lock is used for.
+func (l *Lock) kind() string { return cmp.Or(l.locker.opts.Kind, KindLock) }
+
 // traced returns l in the form that tracers get.
 func (l *Lock) traced() TraceLock {
-	return TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token}
+	return TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token, Kind: l.kind(), Engine: l.locker.renewer.engineName}
 }
 
 // Name returns the name of the lock.
@@ -213,6 +217,14 @@ func (l *Lock) left(now hold.Instant) (time.Duration, bool) {
 	return l.hold.Left(now), l.hold.Terms().Leased && !l.hold.Ended()
 }
 
+// margin returns the part of the lease that is left. It returns false without a lease and after the
+// end of the hold.
+func (l *Lock) margin(now hold.Instant) (float64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold.Part(now), l.hold.Terms().Leased && !l.hold.Ended()
+}
+
 // failure returns why the lock's context ended without a release: a *LostError, a *MaxHoldError, or
 // nil.
 func (l *Lock) failure() error {
@@ -279,12 +291,12 @@ func (l *Lock) ended(ev hold.Event) {
 	l.mu.Lock()
 	loss, capped, told, renewing, held := l.loss(), l.hold.Stopping(), l.told, l.hold.Renewing(), l.held
 	l.mu.Unlock()
-	l.renewer.remove(l, renewing)
+	l.locker.renewer.remove(l, renewing)
 	switch {
 	case capped && ev.Kind != hold.Released:
 		go l.giveUp() // ends at the release timeout at the latest
 	case loss != nil && told:
-		l.renewer.notifier.lost(l.values(), l.lease.Mode, loss, held)
+		l.locker.renewer.notifier.lost(l.values(), l.traced(), loss, held)
 	}
 }
 

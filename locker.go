@@ -63,6 +63,13 @@ var hostname = sync.OnceValue(func() string {
 // Options returns the options of l's acquisitions.
 func (l *Locker) Options() Options { return l.opts }
 
+// Tracer returns the tracer of the Config, for packages that build on locks and report what they do.
+// It is never nil, but its hooks may be.
+func (l *Locker) Tracer() *Tracer { return l.cfg.Tracer }
+
+// EngineName returns the name of the engine in one word, such as "redis".
+func (l *Locker) EngineName() string { return l.traits.Engine }
+
 // With returns a Locker for acquisitions with the options o. It shares the engine and the renewals
 // of l. Zero fields of o keep the values of l; to reset a field use [Locker.WithOnly].
 //
@@ -160,7 +167,7 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, er
 		return nil, err
 	}
 	req := l.request(ctx, name, wait)
-	a := &attempt{Locker: l, request: req, report: newReport(ctx, &l.cfg, req)}
+	a := &attempt{Locker: l, request: req, report: l.newReport(ctx, req)}
 	lock, err := a.run(ctx)
 	if err != nil {
 		a.report.end(nil, err)

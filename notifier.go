@@ -50,13 +50,13 @@ func (n *notifier) renewEnd(ctx context.Context, data TraceRenewEnd) {
 }
 
 // lost reports a loss to the logger and the tracer. ctx has the lock's values.
-func (n *notifier) lost(ctx context.Context, mode driver.Mode, loss *LostError, held time.Duration) {
+func (n *notifier) lost(ctx context.Context, lock TraceLock, loss *LostError, held time.Duration) {
 	if !n.logs && n.tracer.HoldEnd == nil {
 		return
 	}
 	n.tell(func() {
 		n.logger.WarnContext(ctx, "lock lost", "name", loss.Name, "token", loss.Token, "held", held, "error", loss.Reason)
-		end(ctx, n.tracer.HoldEnd, TraceHoldEnd{TraceLock: TraceLock{Name: loss.Name, Mode: mode, Token: loss.Token}, Held: held, Lost: loss})
+		end(ctx, n.tracer.HoldEnd, TraceHoldEnd{TraceLock: lock, Held: held, Lost: loss})
 	})
 }
 

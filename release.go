@@ -50,13 +50,13 @@ func (l *Lock) holdEnd() {
 	most, _ := l.failed.(*MaxHoldError)
 	data := TraceHoldEnd{TraceLock: l.traced(), Held: l.held, Max: most}
 	l.mu.Unlock()
-	end(l.values(), l.renewer.cfg.Tracer.HoldEnd, data)
+	end(l.values(), l.locker.renewer.cfg.Tracer.HoldEnd, data)
 }
 
 // giveUp releases a lock that was held for its maximum and the grace.
 func (l *Lock) giveUp() {
 	err := l.releaseEngine()
-	logger := l.renewer.cfg.Logger
+	logger := l.locker.renewer.cfg.Logger
 	logger.WarnContext(l.values(), "maximum hold is over", "name", l.lease.Name, "token", l.lease.Token, "held", l.held)
 	if err != nil && !errors.Is(err, ErrNotHeld) {
 		logger.WarnContext(l.values(), "release failed", "name", l.lease.Name, "token", l.lease.Token, "error", err) // the lock expires by itself
@@ -124,16 +124,16 @@ func rethrow(p any) {
 
 // releaseEngine calls the engine until it answers or the release timeout is over.
 func (l *Lock) releaseEngine() error {
-	cfg := &l.renewer.cfg
+	cfg := &l.locker.renewer.cfg
 	begun := time.Now()
 	limit := deadline.New(l.values(), begun.Add(cfg.ReleaseTimeout))
 	defer limit.Stop()
 	done := false
-	defer unless(&done, func() { _ = release(limit, l.renewer.engine, l.lease) })
+	defer unless(&done, func() { _ = release(limit, l.locker.renewer.engine, l.lease) })
 	data := TraceReleaseEnd{TraceLock: l.traced()}
 	ctx := start(limit, cfg.Tracer.ReleaseStart, data.TraceLock)
 	done = true
-	data.Err = release(ctx, l.renewer.engine, l.lease)
+	data.Err = release(ctx, l.locker.renewer.engine, l.lease)
 	data.Took = time.Since(begun)
 	end(ctx, cfg.Tracer.ReleaseEnd, data)
 	return data.Err

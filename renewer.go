@@ -18,10 +18,11 @@ import (
 // their renewals to the batcher. One timer serves all locks; package schedule decides when it
 // fires.
 type renewer struct {
-	engine   driver.Engine
-	cfg      Config
-	batcher  *batcher
-	notifier *notifier
+	engine     driver.Engine
+	engineName string
+	cfg        Config
+	batcher    *batcher
+	notifier   *notifier
 
 	acquiring atomic.Int64 // acquisitions in progress
 
@@ -32,7 +33,7 @@ type renewer struct {
 }
 
 func newRenewer(engine driver.Engine, cfg Config) *renewer {
-	r := &renewer{engine: engine, cfg: cfg, notifier: newNotifier(cfg, maxNotices), held: map[*Lock]struct{}{}}
+	r := &renewer{engine: engine, engineName: engine.Traits().Engine, cfg: cfg, notifier: newNotifier(cfg, maxNotices), held: map[*Lock]struct{}{}}
 	r.batcher = newBatcher(engine, r.renew)
 	return r
 }
@@ -119,7 +120,7 @@ func (r *renewer) renew(f *flight) {
 	ctx, begun, sent := f.ctx, time.Now(), hold.Instant{}
 	var errs []error                                         // stays empty if a hook ends the goroutine
 	defer func() { r.answered(ctx, f, errs, begun, sent) }() // deferred: otherwise the locks would wait for ever
-	ctx = start(ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(f.locks)})
+	ctx = start(ctx, r.cfg.Tracer.RenewStart, TraceRenewStart{Locks: len(f.locks), Engine: r.engineName})
 	begun, sent = time.Now(), clock.Now()
 	errs = r.engine.Renew(ctx, f.leases)
 }
@@ -127,11 +128,14 @@ func (r *renewer) renew(f *flight) {
 // answered passes the answers to the locks. Renewals that failed together are retried together.
 func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun time.Time, sent hold.Instant) {
 	now, jitter := clock.Now(), rand.Float64()
-	data := TraceRenewEnd{Locks: len(f.locks)}
+	data := TraceRenewEnd{Locks: len(f.locks), Margin: 1, Engine: r.engineName}
 	var again []dueRenewal
 	for i, l := range f.locks {
 		ev := answer(errs, i, sent)
 		ev.Jitter = jitter
+		if part, leased := l.margin(now); leased {
+			data.Margin = min(data.Margin, part)
+		}
 		act, stood := l.feed(ev, now)
 		r.lookAgain(l, act, now)
 		if act.Renew {

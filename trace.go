@@ -3,6 +3,8 @@ package fencelock
 import (
 	"context"
 	"time"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // Tracer has hooks for metrics and traces. Each hook may be nil. The context that a Start hook
@@ -32,13 +34,33 @@ type Tracer struct {
 	// Stale is called, with the context of the write, when the guard of a resource refuses a write
 	// under a lock; see package fence.
 	Stale func(context.Context, TraceStale)
+
+	// Recipes call the following hooks. The locks that they acquire have a kind of their own; see
+	// Options.Kind. The terms of an election are the holds of the kind KindElection.
+
+	// TickEnd is called by package cron with the outcome of each tick on this instance.
+	TickEnd func(context.Context, TraceTick)
+	// OnceEnd is called by package idempotent with the outcome of each call.
+	OnceEnd func(context.Context, TraceOnce)
+	// RateEnd is for package ratelimit, which has no Locker: pass it as Config.OnDecision.
+	RateEnd func(context.Context, TraceRate)
 }
+
+// The kinds of acquisitions. Options.Kind may have other values.
+const (
+	KindLock      = "lock"      // the default
+	KindElection  = "election"  // a campaign or a term of package election
+	KindCron      = "cron"      // a run of package cron
+	KindSemaphore = "semaphore" // a permit of package semaphore
+)
 
 // TraceAcquireStart describes the start of an acquisition.
 type TraceAcquireStart struct {
-	Name string
-	Mode Mode
-	Wait bool // false for TryAcquire
+	Name   string
+	Mode   Mode
+	Wait   bool   // false for TryAcquire
+	Kind   string // as Options.Kind, or KindLock
+	Engine string // the name of the engine, such as "redis"
 }
 
 // TraceAcquireEnd describes the end of an acquisition. If Err is not nil, there is no token.
@@ -57,17 +79,24 @@ type TraceAcquireWait struct {
 	Mode     Mode
 	Position int        // 1 is next; 0 means unknown
 	Held     *HeldError // the current holder; nil means unknown
+	Kind     string     // as Options.Kind, or KindLock
+	Engine   string     // the name of the engine
 }
 
 // TraceLock identifies a lock.
 type TraceLock struct {
-	Name  string
-	Mode  Mode
-	Token int64
+	Name   string
+	Mode   Mode
+	Token  int64
+	Kind   string // as Options.Kind, or KindLock
+	Engine string // the name of the engine, such as "redis"
 }
 
 // TraceRenewStart describes the start of a batch of renewals.
-type TraceRenewStart struct{ Locks int }
+type TraceRenewStart struct {
+	Locks  int
+	Engine string // the name of the engine
+}
 
 // TraceRenewEnd describes the end of a batch of renewals.
 type TraceRenewEnd struct {
@@ -76,6 +105,12 @@ type TraceRenewEnd struct {
 	Gone   int           // how many of Failed found their lock gone: these locks are lost
 	Left   time.Duration // the shortest time that a lock of the batch has left; 0 if none is held
 	Took   time.Duration
+
+	// Margin is the least part of its lease that a lock of the batch still had when the answer
+	// arrived: about 0.6 if renewals are in time, and 0 at the deadline. 1 means that no lock of
+	// the batch has a lease.
+	Margin float64
+	Engine string // the name of the engine
 }
 
 // TraceHoldEnd describes the end of a hold.
@@ -99,7 +134,40 @@ type TraceStale struct {
 	Name     string // the name of the lock
 	Token    int64
 	Floor    int64 // the lowest token that the guard accepts; 0 means unknown
+	Mode     Mode
+	Kind     string // of the lock: as Options.Kind, or KindLock
+	Engine   string // the name of the engine
 }
+
+// TraceTick describes what became of one tick of a cron job on this instance.
+type TraceTick struct {
+	Job     string
+	Engine  string // the name of the engine
+	Tick    time.Time
+	Outcome string        // "ok", "failed"; without a run "claimed", "overlapped", "late", "paused", "error"
+	Token   int64         // the token of the run; 0 if there was none
+	Took    time.Duration // how long the run took; 0 if there was none
+	Err     error         // the error that the job returned, or why it did not run
+}
+
+// TraceOnce describes what became of one call for a key of package idempotent.
+type TraceOnce struct {
+	Name    string // the name of the lock: "idempotent/" and the key
+	Engine  string // the name of the engine of the locks
+	Outcome string // "done", "failed", "lost"; without a run "stored", "in_progress", "mismatch", "error"
+	Token   int64  // the token of the run; 0 if there was none
+	Err     error  // an error of the engine, or why there was no run; nil if the job was done
+}
+
+// TraceRate is an alias. It describes a decision of package ratelimit. Its fields are
+//
+//	Limiter string
+//	Engine  string // the name of the engine; empty if it has none
+//	Key     string
+//	Asked   int   // the events that the caller asked for
+//	Granted int   // those that were granted
+//	Err     error // why the engine was down; nil if it decided
+type TraceRate = driver.TraceRate
 
 // start calls a Start hook, if there is one.
 func start[T any](ctx context.Context, hook func(context.Context, T) context.Context, data T) context.Context {

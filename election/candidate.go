@@ -99,6 +99,7 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	o.Grace = cmp.Or(o.Grace, o.TTL/5)        // time for the work to stop before another candidate can lead
 	o.Wait = 0                                // a campaign keeps its place in the queue
 	o.Shared, o.Limit, o.Weight = false, 0, 0 // otherwise several could lead
+	o.Kind = fencelock.KindElection
 	c.locks = locks.WithOnly(o)
 	return c
 }

@@ -92,5 +92,6 @@ func (s *Semaphore) with(weight int) (*fencelock.Locker, error) {
 	}
 	o := s.locks.Options()
 	o.Shared, o.Limit, o.Weight = true, s.size, cmp.Or(weight, 1)
+	o.Kind = fencelock.KindSemaphore
 	return s.locks.WithOnly(o), nil
 }

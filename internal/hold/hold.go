@@ -230,6 +230,14 @@ func (h *Hold) Left(now Instant) time.Duration {
 	return h.ttl - h.terms.Margin - now.Since(h.sent)
 }
 
+// Part returns Left as a part of the lease, at least 0. Without a lease it is 0.
+func (h *Hold) Part(now Instant) float64 {
+	if !h.terms.Leased || h.ttl <= 0 {
+		return 0
+	}
+	return max(0, float64(h.Left(now))/float64(h.ttl))
+}
+
 // Fresh reports whether a grant can be used without confirmation: at least half of its lease is
 // left.
 func (h *Hold) Fresh(now Instant) bool {
