@@ -82,7 +82,7 @@ func (c *claim) failed(err error) error {
 func (c *claim) lock(ctx context.Context) error {
 	o := c.job.locks.Options()
 	o.Shared, o.Limit, o.Weight = false, 0, 0
-	o.MinHold, o.Note = c.job.keep(), stamp(c.tick)
+	o.MinHold, o.Note, o.Kind = c.job.keep(), stamp(c.tick), fencelock.KindCron
 	lock, err := c.job.locks.WithOnly(o).TryAcquire(ctx, c.job.claimName(c.tick))
 	if errors.Is(err, fencelock.ErrHeld) {
 		return c.job.skipped(c.tick, ReasonClaimed, err)

@@ -47,7 +47,7 @@ func (d *due) Take(now time.Time) []time.Time {
 	}
 	if !past.IsZero() {
 		past = past.UTC()
-		d.job.report(Run{Tick: past}, d.job.skipped(past, ReasonTooLate, nil))
+		d.job.report(context.Background(), Run{Tick: past}, d.job.skipped(past, ReasonTooLate, nil))
 	}
 	return ticks
 }

@@ -37,7 +37,7 @@ func (d *due) Start(ctx context.Context, tick time.Time) (cronhook.Finish, error
 
 // Report implements cronhook.Due.
 func (d *due) Report(now time.Time, why error) {
-	d.job.report(Run{Tick: now.UTC()}, why)
+	d.job.report(context.Background(), Run{Tick: now.UTC()}, why)
 }
 
 // CatchUp implements cronhook.Due.

@@ -133,9 +133,15 @@ func (j *Job) skipped(tick time.Time, why Reason, err error) error {
 	return &SkippedError{Job: j.name, Tick: tick, Reason: why, Held: held}
 }
 
-// report passes the outcome of a tick to OnTick and the logger. run.Started is zero if there was no
-// run.
-func (j *Job) report(run Run, err error) {
+// report passes the outcome of a tick to the tracer, OnTick and the logger. run.Started is zero if
+// there was no run.
+func (j *Job) report(ctx context.Context, run Run, err error) {
+	if hook := j.locks.Tracer().TickEnd; hook != nil {
+		hook(ctx, fencelock.TraceTick{
+			Job: j.name, Engine: j.locks.EngineName(), Tick: run.Tick, Outcome: outcome(run, err),
+			Token: run.Token, Took: run.Ended.Sub(run.Started), Err: err,
+		})
+	}
 	if j.cfg.OnTick != nil {
 		j.cfg.OnTick(run, err)
 	}
@@ -149,4 +155,28 @@ func (j *Job) report(run Run, err error) {
 	default:
 		log.Debug("tick run", "token", run.Token, "took", run.Ended.Sub(run.Started))
 	}
+}
+
+// outcome returns the outcome of a tick in one word, for tracers.
+func outcome(run Run, err error) string {
+	skipped, ok := errors.AsType[*SkippedError](err)
+	switch {
+	case !run.Started.IsZero() && err == nil:
+		return "ok"
+	case !run.Started.IsZero():
+		return "failed"
+	case !ok:
+		return "error"
+	}
+	switch skipped.Reason {
+	case ReasonClaimed:
+		return "claimed"
+	case ReasonOverlapped:
+		return "overlapped"
+	case ReasonTooLate:
+		return "late"
+	case ReasonPaused:
+		return "paused"
+	}
+	return "error"
 }

@@ -189,6 +189,6 @@ func (r *ongoing) finishOnce(err error) error {
 	}
 	told := r.told(state, err)
 	told.Ended = r.began.Add(took)
-	r.job.report(told, err)
+	r.job.report(r.ctx, told, err)
 	return err
 }

@@ -61,7 +61,7 @@ func (j *Job) begin(ctx context.Context, tick time.Time, start func(*Job, contex
 	}
 	run, err := start(j, ctx, tick)
 	if err != nil {
-		j.report(Run{Tick: tick.UTC()}, err)
+		j.report(ctx, Run{Tick: tick.UTC()}, err)
 	}
 	return run, err
 }
@@ -168,7 +168,7 @@ func (j *Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, 
 func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
 	o := j.locks.Options()
 	o.Shared, o.Limit, o.Weight = j.cfg.Overlap == OverlapAllow, 0, 0
-	o.Note = stamp(tick)
+	o.Note, o.Kind = stamp(tick), fencelock.KindCron
 	locks := j.locks.WithOnly(o)
 	acquire, waiting := locks.TryAcquire, ctx
 	turn := j.turn(tick)

@@ -20,6 +20,35 @@ import (
 //
 // ctx bounds the wait. [Run.Context] is derived from it.
 func (s *Store) Begin(ctx context.Context, key string) (*Run, error) {
+	run, err := s.begin(ctx, key)
+	if err != nil {
+		s.report(ctx, key, 0, refusal(err), err)
+	}
+	return run, err
+}
+
+// report passes what became of a call to the tracer.
+func (s *Store) report(ctx context.Context, key string, token int64, outcome string, err error) {
+	if hook := s.locks.Tracer().OnceEnd; hook != nil {
+		hook(ctx, fencelock.TraceOnce{Name: keyPrefix + key, Engine: s.locks.EngineName(), Outcome: outcome, Token: token, Err: err})
+	}
+}
+
+// refusal returns the outcome of a call without a run in one word, for tracers.
+func refusal(err error) string {
+	_, over := errors.AsType[*DoneError](err)
+	switch {
+	case over:
+		return "stored"
+	case errors.Is(err, ErrInProgress):
+		return "in_progress"
+	case errors.Is(err, ErrMismatch):
+		return "mismatch"
+	}
+	return "error"
+}
+
+func (s *Store) begin(ctx context.Context, key string) (*Run, error) {
 	if err := s.check(key); err != nil {
 		return nil, err
 	}

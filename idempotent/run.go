@@ -118,7 +118,21 @@ func (r *Run) end(rec record) error {
 	r.unwatch()
 	_ = r.lock.Release() // if it fails, the lock expires by itself
 	r.flight.land(r.own, nil)
+	r.store.report(r.ctx, r.key, r.lock.Token(), ending(rec.State, err), err)
 	return err
+}
+
+// ending returns the outcome of a run in one word, for tracers. err is the error of storing it.
+func ending(state string, err error) string {
+	switch {
+	case errors.Is(err, fencelock.ErrLost):
+		return "lost"
+	case err != nil:
+		return "error"
+	case state == done || state == noResult:
+		return "done"
+	}
+	return "failed"
 }
 
 // keep stores an outcome. It writes again after a lost answer, since too few replicas may have the

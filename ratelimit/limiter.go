@@ -60,6 +60,11 @@ type Config struct {
 	// one request asks the engine again, while the others do not wait for it. 0 means one second.
 	// It is ignored with FailClosed.
 	Pause time.Duration
+
+	// OnDecision is called with each decision, except those of Peek and invalid calls. It must not
+	// block. Use the RateEnd hook of a fencelock.Tracer to count decisions. nil, the default, means
+	// no call.
+	OnDecision func(context.Context, driver.TraceRate)
 }
 
 // Limiter applies one limit to each of many keys. It is safe for concurrent use, need not be
@@ -207,7 +212,7 @@ type decision struct {
 	taken driver.RateTaken
 }
 
-// decide decides about a wish.
+// decide decides about a wish and reports the decision.
 func (l *Limiter) decide(ctx context.Context, key string, w wish) (d decision, err error) {
 	if err = cmp.Or(l.bad, ctx.Err()); err != nil {
 		return d, err
@@ -220,6 +225,19 @@ func (l *Limiter) decide(ctx context.Context, key string, w wish) (d decision, e
 	if err = d.take.Check(); err != nil {
 		return d, err
 	}
+	d, err = l.answer(ctx, d, w, asked)
+	if l.cfg.OnDecision != nil && !w.look {
+		data := driver.TraceRate{Limiter: l.name, Key: key, Asked: w.n, Granted: d.Granted, Err: cmp.Or(err, d.Err)}
+		if e, ok := l.engine.(driver.Engine); ok {
+			data.Engine = e.Traits().Engine
+		}
+		l.cfg.OnDecision(ctx, data)
+	}
+	return d, err
+}
+
+// answer asks the engine, or decides as Config.Down says. asked is w, checked against the limit.
+func (l *Limiter) answer(ctx context.Context, d decision, w, asked wish) (_ decision, err error) {
 	if err = l.paused(); err == nil {
 		err = l.ask(ctx, &d)
 	}
