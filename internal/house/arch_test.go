@@ -75,11 +75,14 @@ var rooms = []room{
 	{folder: "fence/fencegoredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/go-redis/v9"}},
 	{folder: "fencelockvet", imports: []string{"fencelockvet/checks", "golang.org/x/tools"}},
 	{folder: "fencelockvet/checks", imports: []string{"golang.org/x/tools"}},
+	{folder: "otelfencelock", imports: []string{".", "internal/lockmetrics", "go.opentelemetry.io/otel"}},
+	{folder: "promfencelock", imports: []string{".", "internal/lockmetrics", "github.com/prometheus/client_golang"}},
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/faults", "internal/testkit/redistest"}},
 	{folder: "internal/cronhook", imports: []string{"."}},
+	{folder: "internal/lockmetrics", imports: []string{".", "driver", "internal/hold"}},
 	{folder: "internal/words", imports: []string{"driver"}},
 	{folder: "internal/recordtext", imports: []string{}},
 	{folder: "internal/redisfmt", imports: []string{"driver"}},
@@ -136,7 +139,7 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet"}
+var modules = []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
