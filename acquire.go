@@ -219,6 +219,8 @@ func (r *report) end(lock *Lock, err error) {
 		r.data.Token = lock.Token()
 	}
 	end(r.ctx, r.cfg.Tracer.AcquireEnd, r.data)
-	r.cfg.Logger.DebugContext(r.ctx, "acquire", "name", r.data.Name, "mode", r.data.Mode.String(),
-		"waited", r.data.Waited, "token", r.data.Token, "error", err)
+	if r.cfg.Logger.Enabled(r.ctx, slog.LevelDebug) { // spares the allocation of the arguments
+		r.cfg.Logger.DebugContext(r.ctx, "acquire", "name", r.data.Name, "mode", r.data.Mode.String(),
+			"waited", r.data.Waited, "token", r.data.Token, "error", err)
+	}
 }

@@ -30,10 +30,10 @@ const (
 // spans remembers the spans of acquisitions that had no parent until their holds begin.
 type spans struct{ roots sync.Map } // from fencelock.TraceLock to trace.SpanContext
 
-// attributes returns the attributes that both spans of a lock have.
-func attributes(engine, mode, kind, name string) trace.SpanStartOption {
-	return trace.WithAttributes(nameKey.String(name), attribute.String("fencelock.engine", engine),
-		attribute.String("fencelock.mode", mode), attribute.String("fencelock.kind", kind))
+// attributes returns the attributes that both spans of a lock have, and more.
+func attributes(engine, mode, kind, name string, more ...attribute.KeyValue) trace.SpanStartOption {
+	return trace.WithAttributes(append(more, nameKey.String(name), attribute.String("fencelock.engine", engine),
+		attribute.String("fencelock.mode", mode), attribute.String("fencelock.kind", kind))...)
 }
 
 // startAcquire starts the span of an acquisition. The engine stores its traceparent with the lock.
@@ -64,12 +64,10 @@ func (s *spans) endAcquire(a *acquiring, d fencelock.TraceAcquireEnd, failure st
 	if d.Queued > 0 {
 		a.span.SetAttributes(waitedKey.Float64(d.Queued.Seconds()))
 	}
-	if failure == "" {
-		a.span.SetAttributes(tokenKey.Int64(d.Token))
-		if a.root {
-			s.roots.Store(d.TraceLock, a.span.SpanContext())
-		}
-	} else {
+	if failure == "" && a.root {
+		s.roots.Store(d.TraceLock, a.span.SpanContext())
+	}
+	if failure != "" {
 		a.span.SetAttributes(errorKey.String(failure))
 		if !errors.Is(d.Err, fencelock.ErrHeld) && !errors.Is(d.Err, context.Canceled) {
 			a.span.SetStatus(codes.Error, d.Err.Error())
@@ -85,8 +83,7 @@ func (r *reporter) startHold(h *holding, d fencelock.TraceLock) {
 	if root, ok := r.spans.roots.LoadAndDelete(d); ok {
 		ctx = trace.ContextWithSpanContext(ctx, root.(trace.SpanContext))
 	}
-	h.Context, h.span = r.tracer.Start(ctx, "fencelock.hold", attributes(d.Engine, d.Mode.String(), d.Kind, d.Name),
-		trace.WithAttributes(tokenKey.Int64(d.Token)))
+	h.Context, h.span = r.tracer.Start(ctx, "fencelock.hold", attributes(d.Engine, d.Mode.String(), d.Kind, d.Name, tokenKey.Int64(d.Token)))
 }
 
 // endHold ends the span of a hold.

@@ -22,9 +22,10 @@ type Hold struct {
 
 // Begin adds a lock.
 func (h *Holds) Begin(one *Hold) {
+	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one.since, one.list, one.prev = time.Now(), h, h.last
+	one.since, one.list, one.prev = now, h, h.last
 	if h.last != nil {
 		h.last.next = one
 	} else {
