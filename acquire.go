@@ -210,7 +210,7 @@ func (r *report) end(lock *Lock, err error) {
 	r.over = true
 	r.data.Waited, r.data.Err = time.Since(r.begun), err
 	if !r.joined.IsZero() {
-		r.data.Queued = time.Since(r.joined)
+		r.data.Queued = max(1, time.Since(r.joined)) // not 0, even with a coarse clock
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		r.data.Held = held

@@ -67,7 +67,7 @@ type TraceAcquireStart struct {
 type TraceAcquireEnd struct {
 	TraceLock
 	Waited   time.Duration // from start to end
-	Queued   time.Duration // the part of it spent in the queue; 0 if it did not wait
+	Queued   time.Duration // the part of it spent in the queue; 0 if it did not join the queue
 	Position int           // the first place in the queue; 0 if it did not wait or is unknown
 	Held     *HeldError    // the holder that was in the way, if the engine reported it
 	Err      error

@@ -20,14 +20,20 @@ func ValidTrace(text string) bool {
 	if len(text) != 55 || !strings.HasPrefix(text, "00-") { // fast path: most requests have none
 		return false
 	}
-	parts := strings.Split(text, "-")
-	if len(parts) != 4 {
+	if text[35] != '-' || text[52] != '-' {
 		return false
 	}
-	for i, digits := range [...]int{2, 32, 16, 2} {
-		if len(parts[i]) != digits || strings.Trim(parts[i], "0123456789abcdef") != "" {
+	id, span, flags := text[3:35], text[36:52], text[53:]
+	return hexadecimal(id) && hexadecimal(span) && hexadecimal(flags) &&
+		strings.Trim(id, "0") != "" && strings.Trim(span, "0") != ""
+}
+
+// hexadecimal reports whether text consists of hexadecimal digits in lower case.
+func hexadecimal(text string) bool {
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return false
 		}
 	}
-	return strings.Trim(parts[1], "0") != "" && strings.Trim(parts[2], "0") != ""
+	return true
 }

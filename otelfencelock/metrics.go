@@ -3,7 +3,6 @@ package otelfencelock
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -117,13 +116,11 @@ type lockSeries struct {
 	waiting atomic.Int64
 	holds   lockmetrics.Holds
 
-	add              []metric.AddOption // the plain attributes
-	observe          []metric.ObserveOption
-	free, contended  []metric.RecordOption
-	ended, lost      []metric.RecordOption
-	release          []metric.RecordOption
-	failures, losses map[string][]metric.AddOption    // by error.type
-	releaseErrs      map[string][]metric.RecordOption // likewise
+	add                          []metric.AddOption // the plain attributes
+	observe                      []metric.ObserveOption
+	free, contended, ended, lost []metric.RecordOption
+	failures, losses             map[string][]metric.AddOption    // by error.type
+	releases                     map[string][]metric.RecordOption // likewise; "" is a success
 }
 
 func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
@@ -132,20 +129,19 @@ func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
 	}
 	record := func(more ...attribute.KeyValue) []metric.RecordOption { return []metric.RecordOption{with(more...)} }
 	s := &lockSeries{
-		add:         []metric.AddOption{with()},
-		observe:     []metric.ObserveOption{with()},
-		free:        record(contendedKey.Bool(false)),
-		contended:   record(contendedKey.Bool(true)),
-		ended:       record(endKey.String("released")),
-		lost:        record(endKey.String("lost")),
-		release:     record(),
-		failures:    map[string][]metric.AddOption{},
-		losses:      map[string][]metric.AddOption{},
-		releaseErrs: map[string][]metric.RecordOption{},
+		add:       []metric.AddOption{with()},
+		observe:   []metric.ObserveOption{with()},
+		free:      record(contendedKey.Bool(false)),
+		contended: record(contendedKey.Bool(true)),
+		ended:     record(endKey.String("released")),
+		lost:      record(endKey.String("lost")),
+		failures:  map[string][]metric.AddOption{},
+		losses:    map[string][]metric.AddOption{},
+		releases:  map[string][]metric.RecordOption{"": record()},
 	}
 	for _, word := range lockmetrics.Failures {
 		s.failures[word] = []metric.AddOption{with(errorKey.String(word))}
-		s.releaseErrs[word] = record(errorKey.String(word))
+		s.releases[word] = record(errorKey.String(word))
 	}
 	ctx := context.Background()
 	for _, word := range lockmetrics.Losses {
@@ -158,37 +154,6 @@ func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
 		m.terms.Add(ctx, 0, s.add...)
 	}
 	return s
-}
-
-// acquired counts the end of an acquisition. failure is empty if it succeeded.
-func (s *lockSeries) acquired(ctx context.Context, m *metrics, took time.Duration, contended bool, failure string) {
-	switch {
-	case failure != "":
-		m.failures.Add(ctx, 1, s.failures[failure]...)
-	case contended:
-		m.acquire.Record(ctx, took.Seconds(), s.contended...)
-	default:
-		m.acquire.Record(ctx, took.Seconds(), s.free...)
-	}
-}
-
-// held counts the end of a hold.
-func (s *lockSeries) held(ctx context.Context, m *metrics, d fencelock.TraceHoldEnd) {
-	if d.Lost == nil {
-		m.hold.Record(ctx, d.Held.Seconds(), s.ended...)
-		return
-	}
-	m.hold.Record(ctx, d.Held.Seconds(), s.lost...)
-	m.losses.Add(ctx, 1, s.losses[lockmetrics.Loss(d.Lost)]...)
-}
-
-// released counts the end of a release.
-func (s *lockSeries) released(ctx context.Context, m *metrics, d fencelock.TraceReleaseEnd) {
-	opts := s.release
-	if d.Err != nil {
-		opts = s.releaseErrs[lockmetrics.Failure(d.Err)]
-	}
-	m.release.Record(ctx, d.Took.Seconds(), opts...)
 }
 
 func (m *metrics) renewEnd(ctx context.Context, d fencelock.TraceRenewEnd) {

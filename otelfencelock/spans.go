@@ -3,8 +3,6 @@ package otelfencelock
 import (
 	"context"
 	"encoding/hex"
-	"errors"
-	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -17,73 +15,81 @@ import (
 
 // The attributes of spans, and of their events and links.
 const (
-	nameKey     = attribute.Key("fencelock.name")
-	tokenKey    = attribute.Key("fencelock.token")
-	waitedKey   = attribute.Key("fencelock.queued") // seconds
-	positionKey = attribute.Key("fencelock.position")
-	resourceKey = attribute.Key("fencelock.resource")
-	floorKey    = attribute.Key("fencelock.floor")
-	hostKey     = attribute.Key("fencelock.holder.host")
-	pidKey      = attribute.Key("fencelock.holder.pid")
+	nameKey       = attribute.Key("fencelock.name")
+	lockEngineKey = attribute.Key("fencelock.engine")
+	lockModeKey   = attribute.Key("fencelock.mode")
+	lockKindKey   = attribute.Key("fencelock.kind")
+	tokenKey      = attribute.Key("fencelock.token")
+	queuedKey     = attribute.Key("fencelock.queued") // seconds
+	positionKey   = attribute.Key("fencelock.position")
+	resourceKey   = attribute.Key("fencelock.resource")
+	floorKey      = attribute.Key("fencelock.floor")
+	hostKey       = attribute.Key("fencelock.holder.host")
+	pidKey        = attribute.Key("fencelock.holder.pid")
 )
 
-// spans remembers the spans of acquisitions that had no parent until their holds begin.
-type spans struct{ roots sync.Map } // from fencelock.TraceLock to trace.SpanContext
-
-// attributes returns the attributes that both spans of a lock have, and more.
-func attributes(engine, mode, kind, name string, more ...attribute.KeyValue) trace.SpanStartOption {
-	return trace.WithAttributes(append(more, nameKey.String(name), attribute.String("fencelock.engine", engine),
-		attribute.String("fencelock.mode", mode), attribute.String("fencelock.kind", kind))...)
-}
+// rootKey is the context key of an acquisition whose span has no parent.
+type rootKey struct{}
 
 // startAcquire starts the span of an acquisition. The engine stores its traceparent with the lock.
-func (r *reporter) startAcquire(a *acquiring, d fencelock.TraceAcquireStart) {
-	a.root = !trace.SpanContextFromContext(a.Context).IsValid()
-	a.Context, a.span = r.tracer.Start(a.Context, "fencelock.acquire", attributes(d.Engine, d.Mode.String(), d.Kind, d.Name))
-	if sc := a.span.SpanContext(); sc.IsValid() {
-		a.Context = fencelock.WithTrace(a.Context, traceparent(sc))
+func (r *reporter) startAcquire(ctx context.Context, d fencelock.TraceAcquireStart) context.Context {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		ctx = context.WithValue(ctx, rootKey{}, true)
+	}
+	ctx, span := r.tracer.Start(ctx, "fencelock.acquire")
+	if span.IsRecording() {
+		span.SetAttributes(nameKey.String(d.Name), lockEngineKey.String(d.Engine), lockModeKey.String(d.Mode.String()), lockKindKey.String(d.Kind))
+	}
+	if sc := span.SpanContext(); sc.IsValid() {
+		ctx = fencelock.WithTrace(ctx, traceparent(sc))
+	}
+	return ctx
+}
+
+// endAcquire ends the span of an acquisition. The answer "held" is no error.
+func (r *reporter) endAcquire(ctx context.Context, d fencelock.TraceAcquireEnd, failure string) {
+	span := trace.SpanFromContext(ctx)
+	defer span.End()
+	if d.Held != nil && d.Held.Trace != "" {
+		link(span, d.Held)
+	}
+	if d.Queued > 0 {
+		span.SetAttributes(queuedKey.Float64(d.Queued.Seconds()), positionKey.Int(d.Position))
+	}
+	if failure == "" {
+		if ctx.Value(rootKey{}) != nil {
+			r.roots.Store(d.TraceLock, span.SpanContext())
+		}
+		return
+	}
+	span.SetAttributes(errorKey.String(failure))
+	if failure != "held" && failure != "timeout" && failure != "canceled" {
+		span.SetStatus(codes.Error, d.Err.Error())
 	}
 }
 
-// link adds a link to the trace of the holder that is in the way.
-func (a *acquiring) link(held *fencelock.HeldError) {
-	if held == nil || held.Trace == "" || held.Trace == a.linked {
-		return
-	}
-	a.linked = held.Trace
+// link adds a link to the trace of the holder that was in the way.
+func link(span trace.Span, held *fencelock.HeldError) {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": held.Trace})
-	a.span.AddLink(trace.Link{
+	span.AddLink(trace.Link{
 		SpanContext: trace.SpanContextFromContext(ctx),
 		Attributes:  []attribute.KeyValue{hostKey.String(held.Host), pidKey.Int(held.PID)},
 	})
 }
 
-// endAcquire ends the span of an acquisition. The answer "held" is no error.
-func (s *spans) endAcquire(a *acquiring, d fencelock.TraceAcquireEnd, failure string) {
-	a.link(d.Held)
-	if d.Queued > 0 {
-		a.span.SetAttributes(waitedKey.Float64(d.Queued.Seconds()))
-	}
-	if failure == "" && a.root {
-		s.roots.Store(d.TraceLock, a.span.SpanContext())
-	}
-	if failure != "" {
-		a.span.SetAttributes(errorKey.String(failure))
-		if !errors.Is(d.Err, fencelock.ErrHeld) && !errors.Is(d.Err, context.Canceled) {
-			a.span.SetStatus(codes.Error, d.Err.Error())
-		}
-	}
-	a.span.End()
-}
-
 // startHold starts the span of a hold: below the caller's span or, if there is none, below that of
 // the acquisition, so that both are in the trace that waiters link to.
-func (r *reporter) startHold(h *holding, d fencelock.TraceLock) {
-	ctx := h.Context
-	if root, ok := r.spans.roots.LoadAndDelete(d); ok {
-		ctx = trace.ContextWithSpanContext(ctx, root.(trace.SpanContext))
+func (r *reporter) startHold(ctx context.Context, d fencelock.TraceLock) context.Context {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		if root, ok := r.roots.LoadAndDelete(d); ok {
+			ctx = trace.ContextWithSpanContext(ctx, root.(trace.SpanContext))
+		}
 	}
-	h.Context, h.span = r.tracer.Start(ctx, "fencelock.hold", attributes(d.Engine, d.Mode.String(), d.Kind, d.Name, tokenKey.Int64(d.Token)))
+	ctx, span := r.tracer.Start(ctx, "fencelock.hold")
+	if span.IsRecording() {
+		span.SetAttributes(nameKey.String(d.Name), lockEngineKey.String(d.Engine), lockModeKey.String(d.Mode.String()), lockKindKey.String(d.Kind), tokenKey.Int64(d.Token))
+	}
+	return ctx
 }
 
 // endHold ends the span of a hold.

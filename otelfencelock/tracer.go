@@ -2,6 +2,7 @@ package otelfencelock
 
 import (
 	"context"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -19,9 +20,8 @@ type Option func(*config)
 
 type config struct {
 	meters  metric.MeterProvider
-	tracers trace.TracerProvider
+	tracers trace.TracerProvider // nil without spans
 	class   func(name string) string
-	spans   bool
 }
 
 // WithMeterProvider sets where metrics go. The default is the global provider.
@@ -31,169 +31,109 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) {
 func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
 // WithoutSpans turns spans off, and with them the traceparents that are stored with locks.
-func WithoutSpans() Option { return func(c *config) { c.spans = false } }
+func WithoutSpans() Option { return func(c *config) { c.tracers = nil } }
 
 // WithClass sets the function that returns the class of the name of a lock, an election, a job or a
-// limiter. The default is described in the package comment. The limit of 20 classes applies to both.
+// limiter. The package comment describes the default. The limit of 20 classes applies to both.
 func WithClass(class func(name string) string) Option { return func(c *config) { c.class = class } }
 
 // NewTracer returns a tracer that reports to OpenTelemetry. It does no I/O. An error of the meter
 // provider goes to the error handler of OpenTelemetry.
 func NewTracer(opts ...Option) *fencelock.Tracer {
-	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), spans: true}
+	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, o := range opts {
 		o(&c)
 	}
-	m := newMetrics(c.meters.Meter(scope), c.class)
-	r := &reporter{metrics: m}
-	if c.spans {
+	r := &reporter{metrics: newMetrics(c.meters.Meter(scope), c.class)}
+	tracer := &fencelock.Tracer{
+		AcquireWait: r.acquireWait,
+		AcquireEnd:  r.acquireEnd,
+		HoldStart:   r.holdStart,
+		HoldEnd:     r.holdEnd,
+		RenewEnd:    r.renewEnd,
+		ReleaseEnd:  r.releaseEnd,
+		Stale:       r.stale,
+		TickEnd:     r.tickEnd,
+		OnceEnd:     r.onceEnd,
+		RateEnd:     r.rateEnd,
+	}
+	if c.tracers != nil {
 		r.tracer = c.tracers.Tracer(scope)
+		tracer.AcquireStart = r.startAcquire
 	}
-	return &fencelock.Tracer{
-		AcquireStart: r.acquireStart,
-		AcquireWait:  r.acquireWait,
-		AcquireEnd:   r.acquireEnd,
-		HoldStart:    r.holdStart,
-		HoldEnd:      r.holdEnd,
-		RenewEnd:     m.renewEnd,
-		ReleaseEnd:   r.releaseEnd,
-		Stale:        r.stale,
-		TickEnd:      m.tickEnd,
-		OnceEnd:      m.onceEnd,
-		RateEnd:      m.rateEnd,
-	}
+	return tracer
 }
 
 // reporter reports locks, with metrics and spans.
 type reporter struct {
 	*metrics
 	tracer trace.Tracer // nil without spans
-	spans  spans
+	roots  sync.Map     // the span contexts of acquisitions without a parent, by fencelock.TraceLock, until their holds begin
 }
 
-// acquiring is the context of an acquisition in progress. It is used by one goroutine.
-type acquiring struct {
-	context.Context
-	series *lockSeries
-	span   trace.Span // nil without spans
-	root   bool       // span has no parent
-	joined bool       // it is in the queue
-	linked string     // the traceparent of the holder that span links to
+// of returns the series of a lock.
+func (r *reporter) of(d fencelock.TraceLock) *lockSeries {
+	return r.locks.Of(d.Engine, d.Mode.String(), d.Kind, d.Name)
 }
 
-// acquiringKey is the context key of an acquiring.
-type acquiringKey struct{}
-
-func (a *acquiring) Value(key any) any {
-	if key == (acquiringKey{}) {
-		return a
-	}
-	return a.Context.Value(key)
-}
-
-func acquiringFrom(ctx context.Context) *acquiring {
-	if a, ok := ctx.(*acquiring); ok {
-		return a
-	}
-	a, _ := ctx.Value(acquiringKey{}).(*acquiring)
-	return a
-}
-
-func (r *reporter) acquireStart(ctx context.Context, d fencelock.TraceAcquireStart) context.Context {
-	a := &acquiring{Context: ctx, series: r.locks.Of(d.Engine, d.Mode.String(), d.Kind, d.Name)}
-	if r.tracer != nil {
-		r.startAcquire(a, d)
-	}
-	return a
-}
-
-func (r *reporter) acquireWait(ctx context.Context, d fencelock.TraceAcquireWait) {
-	a := acquiringFrom(ctx)
-	if a == nil {
-		return
-	}
-	a.joined = true
-	a.series.waiting.Add(1)
-	if a.span != nil {
-		a.span.AddEvent("fencelock.wait", trace.WithAttributes(positionKey.Int(d.Position)))
-		a.link(d.Held)
-	}
+func (r *reporter) acquireWait(_ context.Context, d fencelock.TraceAcquireWait) {
+	r.of(fencelock.TraceLock{Name: d.Name, Mode: d.Mode, Kind: d.Kind, Engine: d.Engine}).waiting.Add(1)
 }
 
 func (r *reporter) acquireEnd(ctx context.Context, d fencelock.TraceAcquireEnd) {
-	a := acquiringFrom(ctx)
-	if a == nil {
-		return
+	s, failure := r.of(d.TraceLock), lockmetrics.Failure(d.Err)
+	switch {
+	case failure != "":
+		r.failures.Add(ctx, 1, s.failures[failure]...)
+	case d.Queued > 0:
+		r.acquire.Record(ctx, d.Waited.Seconds(), s.contended...)
+	default:
+		r.acquire.Record(ctx, d.Waited.Seconds(), s.free...)
 	}
-	if a.joined {
-		a.series.waiting.Add(-1)
+	if d.Queued > 0 {
+		s.waiting.Add(-1)
 	}
-	failure := lockmetrics.Failure(d.Err)
-	a.series.acquired(ctx, r.metrics, d.Waited, a.joined, failure)
-	if a.span != nil {
-		r.spans.endAcquire(a, d, failure)
+	if r.tracer != nil {
+		r.endAcquire(ctx, d, failure)
 	}
-}
-
-// holding is the context of a hold.
-type holding struct {
-	context.Context
-	lockmetrics.Hold
-	lock   fencelock.TraceLock
-	series *lockSeries
-	span   trace.Span // nil without spans
-}
-
-// holdingKey is the context key of a holding.
-type holdingKey struct{}
-
-func (h *holding) Value(key any) any {
-	if key == (holdingKey{}) {
-		return h
-	}
-	return h.Context.Value(key)
-}
-
-// holdingFrom returns the hold of a lock, or nil if ctx is that of another one.
-func holdingFrom(ctx context.Context, lock fencelock.TraceLock) *holding {
-	if h, _ := ctx.Value(holdingKey{}).(*holding); h != nil && h.lock == lock {
-		return h
-	}
-	return nil
 }
 
 func (r *reporter) holdStart(ctx context.Context, d fencelock.TraceLock) context.Context {
-	h := &holding{Context: ctx, lock: d, series: r.locks.Of(d.Engine, d.Mode.String(), d.Kind, d.Name)}
-	h.series.holds.Begin(&h.Hold)
+	s := r.of(d)
 	if d.Kind == fencelock.KindElection {
-		r.terms.Add(ctx, 1, h.series.add...)
+		r.terms.Add(ctx, 1, s.add...)
 	}
 	if r.tracer != nil {
-		r.startHold(h, d)
+		ctx = r.startHold(ctx, d)
 	}
-	return h
+	return lockmetrics.Begin(ctx, d, s, &s.holds)
 }
 
 func (r *reporter) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
-	h := holdingFrom(ctx, d.TraceLock)
+	h := lockmetrics.HeldFrom[lockSeries](ctx, d.TraceLock)
 	if h == nil {
 		return
 	}
 	h.End()
-	h.series.held(ctx, r.metrics, d)
-	if h.span != nil {
-		endHold(h.span, d)
+	if d.Lost == nil {
+		r.hold.Record(ctx, d.Held.Seconds(), h.Series.ended...)
+	} else {
+		r.hold.Record(ctx, d.Held.Seconds(), h.Series.lost...)
+		r.losses.Add(ctx, 1, h.Series.losses[lockmetrics.Loss(d.Lost)]...)
+	}
+	if r.tracer != nil {
+		endHold(trace.SpanFromContext(h.Context), d)
 	}
 }
 
 func (r *reporter) releaseEnd(ctx context.Context, d fencelock.TraceReleaseEnd) {
 	var s *lockSeries
-	if h := holdingFrom(ctx, d.TraceLock); h != nil {
-		s = h.series
+	if h := lockmetrics.HeldFrom[lockSeries](ctx, d.TraceLock); h != nil {
+		s = h.Series
 	} else { // a grant that was not used
-		s = r.locks.Of(d.Engine, d.Mode.String(), d.Kind, d.Name)
+		s = r.of(d.TraceLock)
 	}
-	s.released(ctx, r.metrics, d)
+	r.release.Record(ctx, d.Took.Seconds(), s.releases[lockmetrics.Failure(d.Err)]...)
 }
 
 func (r *reporter) stale(ctx context.Context, d fencelock.TraceStale) {
