@@ -24,13 +24,6 @@ const (
 	resultKey    = attribute.Key("result")
 )
 
-// The boundaries of histograms, in seconds and in parts of a lease.
-var (
-	callBounds   = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
-	holdBounds   = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600, 14400, 86400}
-	marginBounds = []float64{0, .1, .2, .3, .4, .5, .6, .7, .8, .9}
-)
-
 // metrics are the instruments and their series.
 type metrics struct {
 	acquire, hold, release, renewal, margin, run metric.Float64Histogram
@@ -53,12 +46,12 @@ func newMetrics(meter metric.Meter, class func(string) string) *metrics {
 		return c
 	}
 	m := &metrics{
-		acquire: histogram("acquire.duration", "s", "Duration of successful acquisitions.", callBounds),
-		hold:    histogram("hold.duration", "s", "How long locks were held.", holdBounds),
-		release: histogram("release.duration", "s", "Duration of releases.", callBounds),
-		renewal: histogram("renewal.duration", "s", "Duration of batches of renewals.", callBounds),
-		margin:  histogram("renewal.margin", "1", "The least part of its lease that a lock of a batch of renewals had left.", marginBounds),
-		run:     histogram("cron.run.duration", "s", "Duration of runs of cron jobs.", holdBounds),
+		acquire: histogram("acquire.duration", "s", "Duration of successful acquisitions.", lockmetrics.CallBounds),
+		hold:    histogram("hold.duration", "s", "How long locks were held.", lockmetrics.HoldBounds),
+		release: histogram("release.duration", "s", "Duration of releases.", lockmetrics.CallBounds),
+		renewal: histogram("renewal.duration", "s", "Duration of batches of renewals.", lockmetrics.CallBounds),
+		margin:  histogram("renewal.margin", "1", "The least part of its lease that a lock of a batch of renewals had left.", lockmetrics.MarginBounds),
+		run:     histogram("cron.run.duration", "s", "Duration of runs of cron jobs.", lockmetrics.HoldBounds),
 
 		failures:  counter("acquire.failures", "{acquisition}", "Acquisitions that failed."),
 		losses:    counter("hold.losses", "{lock}", "Locks that were lost before they were released."),
