@@ -9,6 +9,8 @@
 //	fencelock run --tick 1m report -- ./report    once per tick across many crontabs
 //	fencelock elect billing -- ./billing          one leader; the others wait
 //	fencelock once migrate:42 -- ./migrate        once across all hosts; later calls get its output
+//	fencelock acquire nightly --max-hold 1h ...   a lock that outlives this command
+//	fencelock release HANDLE                      release it
 //	fencelock limit --rate 10/m api -- curl ...   ten a minute across all hosts
 //	fencelock ls                                  who holds what
 //	fencelock status nightly                      who holds and who waits

@@ -80,13 +80,13 @@ func (c *command) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command. Without it, a fencelock in the command uses locks of this host.")
 }
 
-// most adds the flag for how long the command may run.
-func (c *command) most(f *pflag.FlagSet, name, usage string) {
+// most adds a flag for a maximum.
+func most(f *pflag.FlagSet, into *time.Duration, name, usage string) {
 	f.Func(name, usage, func(s string) (err error) {
-		if c.Most, err = time.ParseDuration(s); err != nil {
+		if *into, err = time.ParseDuration(s); err != nil {
 			return notDuration(s)
 		}
-		if c.Most <= 0 {
+		if *into <= 0 {
 			return fmt.Errorf("%s is not more than 0", s) // an empty variable must not remove the maximum
 		}
 		return nil
@@ -127,13 +127,18 @@ func commandOf(words []string, line string) ([]string, error) {
 }
 
 // checkSignal accepts a signal name in any case, with or without SIG, as kill does.
-func (c *command) checkSignal() error {
-	name := "SIG" + strings.TrimPrefix(strings.ToUpper(c.Signal), "SIG")
-	if c.signal = unix.SignalNum(name); c.signal == 0 {
-		return fmt.Errorf("unknown signal %q; write a name such as TERM", c.Signal)
+func (c *command) checkSignal() (err error) {
+	c.signal, err = signalOf(c.Signal)
+	return err
+}
+
+// signalOf returns the signal with a name.
+func signalOf(name string) (unix.Signal, error) {
+	signal := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
+	if signal == 0 {
+		return 0, fmt.Errorf("unknown signal %q; write a name such as TERM", name)
 	}
-	c.Signal = name
-	return nil
+	return signal, nil
 }
 
 // checkTimes ensures that the command can be stopped before the lease expires, and that the lock

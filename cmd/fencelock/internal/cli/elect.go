@@ -62,7 +62,7 @@ fencelock status billing`,
 	cmd.Flags().BoolVar(&c.Restart, "restart", false, "After the command has ended by itself, campaign again, behind the others. Without it, elect ends with the command.")
 	cmd.Flags().StringVar(&c.Health, "health", "", "Answer probes on `ADDRESS`, such as 127.0.0.1:8081: /leader (200 or 503), /ready, /metrics.")
 	offer(cmd, "health", 0, "127.0.0.1:8081")
-	c.most(cmd.Flags(), "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
+	most(cmd.Flags(), &c.Most, "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
 	offer(cmd, "max-term", 0, "1h", "24h")
 	c.command.flags(cmd)
 	return cmd

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/spf13/cobra"
 )
 
@@ -47,7 +49,7 @@ func TestValuesOfFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Wait.limit != 90*time.Second || c.Conflict != 10 || c.MinHold != 2*time.Second || c.Note != "--" || c.Signal != "SIGUSR1" || c.OnLost != "ignore" {
+	if c.Wait.limit != 90*time.Second || c.Conflict != 10 || c.MinHold != 2*time.Second || c.Note != "--" || c.signal != unix.SIGUSR1 || c.OnLost != "ignore" {
 		t.Errorf("%+v", c)
 	}
 	if c, err = readRun("-w", "0.5", "x", "cmd"); err != nil || c.Wait.limit != time.Second/2 || c.Conflict != exitBusy {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
@@ -21,10 +22,8 @@ import (
 // runCmd is the verb run. Flags that flock(1) has too have the same names.
 type runCmd struct {
 	ifBusy
+	sharing
 	Quiet   bool          // print nothing and exit with 0 if the lock is busy
-	Shared  bool          // share the lock
-	Limit   int           // of all holders together; 0 is no limit
-	Weight  int           // share of the limit; 0 means 1
 	MinHold time.Duration // how long after an acquisition the lock cannot be acquired again
 	Tick    time.Duration // interval of the schedule; 0 is no schedule
 	OnLost  string        // terminate or ignore
@@ -78,12 +77,10 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 		"Wait at most `DURATION`, then exit with 75. A plain number is seconds; 0 means -n.",
 		"Exit code if the lock is busy.")
 	f.BoolVarP(&c.Quiet, "quiet-if-busy", "q", false, "If the lock is busy, print nothing and exit with 0.")
-	f.BoolVarP(&c.Shared, "shared", "s", false, "Share the lock with other shared holders.")
-	f.Var(number{&c.Limit, 1}, "limit", "Share the lock with at most N holders in total.")
-	f.Var(number{&c.Weight, 1}, "weight", "With --limit: count as N holders instead of 1.")
+	c.sharing.flags(f)
 	f.DurationVar(&c.MinHold, "min-hold", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
 	offer(cmd, "min-hold", 0, "1m")
-	c.most(f, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
+	most(f, &c.Most, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
 	offer(cmd, "max-hold", 0, "10m", "1h", "12h")
 	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has claimed the tick. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
 	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")
@@ -94,20 +91,39 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 }
 
 // check validates the flags and sets defaults.
-func (c *runCmd) check() error { return cmp.Or(c.command.check(), c.ifBusy.check(), c.checkNumbers()) }
-
-// checkNumbers refuses values that make no sense, alone or together. A weight above the limit would
-// wait for ever.
-func (c *runCmd) checkNumbers() error {
+func (c *runCmd) check() error {
+	if err := cmp.Or(c.command.check(), c.ifBusy.check()); err != nil {
+		return err
+	}
 	switch {
 	case c.OnLost != "terminate" && c.OnLost != "ignore":
 		return fmt.Errorf("--on-lost: %q is not one of terminate, ignore", c.OnLost)
 	case c.MinHold < 0:
 		return fmt.Errorf("--min-hold %v is negative", c.MinHold)
-	case c.Weight > 0 && c.Limit == 0:
+	}
+	return c.sharing.check()
+}
+
+// sharing has the flags of verbs that may share a lock.
+type sharing struct {
+	Shared bool // share the lock
+	Limit  int  // of all holders together; 0 is no limit
+	Weight int  // share of the limit; 0 means 1
+}
+
+func (s *sharing) flags(f *pflag.FlagSet) {
+	f.BoolVarP(&s.Shared, "shared", "s", false, "Share the lock with other shared holders.")
+	f.Var(number{&s.Limit, 1}, "limit", "Share the lock with at most N holders in total.")
+	f.Var(number{&s.Weight, 1}, "weight", "With --limit: count as N holders instead of 1.")
+}
+
+// check refuses values that make no sense together. A weight above the limit would wait for ever.
+func (s *sharing) check() error {
+	switch {
+	case s.Weight > 0 && s.Limit == 0:
 		return errors.New("--weight needs --limit")
-	case c.Weight > c.Limit:
-		return fmt.Errorf("--weight %d is more than --limit %d, so it could never be granted", c.Weight, c.Limit)
+	case s.Weight > s.Limit:
+		return fmt.Errorf("--weight %d is more than --limit %d, so it could never be granted", s.Weight, s.Limit)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func runWatchdog(conn *os.File) {
 		return
 	}
 	_ = s.send(report{Started: s.group})
-	withdraw()
+	Withdraw()
 	s.watch(orders)
 	for _, fd := range s.Lock {
 		unix.Close(fd) // before the wrapper gets the last report and releases the lock
@@ -123,10 +123,10 @@ func (s *supervisor) begin() (err error) {
 	return err
 }
 
-// withdraw closes the watchdog's stdin, stdout and stderr, which only the command needs, and leaves
-// the working directory. Otherwise a reader of a pipe, or an unmount, would wait for the watchdog
-// after the wrapper was killed.
-func withdraw() {
+// Withdraw closes stdin, stdout and stderr of a process in the background, and leaves the working
+// directory. Otherwise a reader of a pipe, or an unmount, would wait for it. In the watchdog only
+// the command needs them.
+func Withdraw() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		for fd := range 3 {

@@ -24,7 +24,7 @@ type watchdog struct {
 // signals to our group do not reach it. It stays in our session, so that the command has a
 // terminal. It inherits the files of lock, whose descriptors are returned.
 func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
-	self, err := ownProgram()
+	self, err := OwnProgram()
 	if err != nil {
 		return w, nil, nil, err
 	}
@@ -63,15 +63,15 @@ func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-ch
 // Ready checks, before the wait for a lock, whether a watchdog can be started. Its error is a
 // *StartError.
 func Ready() error {
-	if _, err := ownProgram(); err != nil {
+	if _, err := OwnProgram(); err != nil {
 		return failed(err)
 	}
 	return nil
 }
 
-// ownProgram returns a path of this program. On Linux that is a link that works even after a new
+// OwnProgram returns a path of this program. On Linux that is a link that works even after a new
 // version has replaced the file.
-func ownProgram() (string, error) {
+func OwnProgram() (string, error) {
 	const link = "/proc/self/exe"
 	if _, err := os.Stat(link); err == nil {
 		return link, nil

@@ -1,0 +1,257 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// acquireCmd is the verb acquire. It starts this program again as a keeper, which acquires the
+// lock, reports it and holds it.
+type acquireCmd struct {
+	ifBusy
+	sharing
+	TTL     time.Duration
+	MaxHold time.Duration
+	WithPID int
+	Detach  bool
+	Signal  string
+	Note    string
+	Exports bool
+
+	Name   string
+	signal unix.Signal // of Signal; set by check
+}
+
+func newAcquire(a *app) *cobra.Command {
+	c := new(acquireCmd)
+	cmd := &cobra.Command{
+		Use: "acquire [flags] NAME", GroupID: useLocks, Short: "Acquire a lock that outlives this command.",
+		Long: `Prints the fencing token and a handle of the lock, and leaves a process behind that holds it, the keeper. The lock ends with "fencelock release HANDLE", when the time of --max-hold is over, with the process of --with-pid, or when the keeper is killed.
+
+If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or a few seconds later. Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
+		Example: `fencelock acquire nightly --max-hold 1h --detach
+eval "$(fencelock acquire -x nightly --max-hold 1h --with-pid $$)"
+fencelock release "$FENCELOCK_HANDLE"`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{nameRow}),
+			exitCodes: table([]explained{
+				{"71", "fencelock could not start the keeper"},
+				{"75", "the lock is busy, or the time of -w was over (-E changes this)"},
+			}),
+		},
+		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
+		RunE: func(*cobra.Command, []string) error {
+			if os.Getenv(keeperVariable) != "" {
+				return c.keep(a)
+			}
+			return c.hire(a)
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func (c *acquireCmd) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	most(f, &c.MaxHold, "max-hold", "Release the lock after `DURATION`. Required.")
+	offer(cmd, "max-hold", 0, "10m", "1h")
+	_ = cmd.MarkFlagRequired("max-hold")
+	f.Var(number{&c.WithPID, 1}, "with-pid", "Release the lock when the process with this number ends. In a shell, $$ is the shell.")
+	f.Lookup("with-pid").Usage = strings.Replace(f.Lookup("with-pid").Usage, "the process with this number", "the process `PID`", 1)
+	f.BoolVar(&c.Detach, "detach", false, "Hold the lock for no process in particular.")
+	f.BoolVarP(&c.Exports, "exports", "x", false, "Print shell commands that set FENCELOCK_NAME, FENCELOCK_TOKEN, FENCELOCK_OWNER and FENCELOCK_HANDLE.")
+	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
+		"Wait at most `DURATION`, then exit with 75. A plain number is seconds; 0 means -n.",
+		"Exit code if the lock is busy.")
+	c.sharing.flags(f)
+	f.DurationVar(&c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if the keeper vanishes.")
+	offer(cmd, "ttl", 0, "10s", "30s", "1m")
+	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the process of --with-pid.")
+	offer(cmd, "signal", 0, "TERM", "INT", "HUP", "USR1", "USR2", "KILL")
+	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
+}
+
+// check validates the flags.
+func (c *acquireCmd) check() (err error) {
+	if c.signal, err = signalOf(c.Signal); err != nil {
+		return err
+	}
+	switch {
+	case c.Detach == (c.WithPID != 0):
+		return errors.New("write one of --with-pid PID, to release the lock when that process ends, and --detach")
+	case c.Detach && os.Getenv(ownerVariable) != "":
+		return errors.New("--detach cannot be used in a command of fencelock run, which waits for all its processes; write --with-pid")
+	}
+	return cmp.Or(driver.CheckName(c.Name), c.ifBusy.check(), c.sharing.check(), checkTTL(c.TTL))
+}
+
+// keeperVariable is set in the environment of a keeper.
+const keeperVariable = "FENCELOCK_KEEPER"
+
+// keeperLink is the file descriptor on which a keeper reports its lock.
+const keeperLink = 3
+
+// kept is what acquire --json prints, and what a keeper reports. docs/cli-json.md documents it.
+type kept struct {
+	Name   string `json:"name"`
+	Token  int64  `json:"token"`
+	Owner  string `json:"owner"`
+	Handle string `json:"handle"`
+	PID    int    `json:"pid"` // of the keeper
+}
+
+// hire starts the keeper, waits for its report and prints it.
+func (c *acquireCmd) hire(a *app) error {
+	self, err := supervise.OwnProgram()
+	if err != nil {
+		return &exitError{code: exitStart, err: err}
+	}
+	report, theirs, err := os.Pipe()
+	if err != nil {
+		return &exitError{code: exitStart, err: err}
+	}
+	defer report.Close()
+	supervise.KeepFiles() // the keeper must not hold what this process inherited, such as the end of a pipe
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), keeperVariable+"=1"), fileOf(a.stderr), []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	signals := make(chan os.Signal, 1)
+	supervise.Notify(signals, supervise.EndSignals...)
+	defer signal.Stop(signals)
+	if err = cmd.Start(); err == nil {
+		err = theirs.Close()
+	}
+	if err != nil {
+		return &exitError{code: exitStart, err: err}
+	}
+	go func() { // ends with the process
+		for s := range signals {
+			_ = cmd.Process.Signal(s) // it may have ended
+		}
+	}()
+	var k kept
+	if json.NewDecoder(bufio.NewReader(report)).Decode(&k) != nil {
+		_ = cmd.Wait() // it has said why there is no lock
+		return exitOf(cmd.ProcessState)
+	}
+	if err := a.print(k, c.text(k)); err != nil {
+		_ = cmd.Process.Signal(unix.SIGTERM) // nobody knows the handle
+		return err
+	}
+	return nil
+}
+
+// exitOf returns the exit code of a keeper without a lock as an error.
+func exitOf(state *os.ProcessState) error {
+	status := state.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return &exitError{code: exitSignal + int(status.Signal()), interrupted: status.Signal() == unix.SIGINT}
+	}
+	return exitWith(cmp.Or(status.ExitStatus(), exitStart))
+}
+
+// text is what acquire prints without --json.
+func (c *acquireCmd) text(k kept) string {
+	if !c.Exports {
+		return fmt.Sprintf("%d %s\n", k.Token, k.Handle)
+	}
+	return fmt.Sprintf("export %s=%s %s=%d %s=%s %s=%s\n", nameVariable, termtext.ShellQuote(k.Name), tokenVariable, k.Token,
+		ownerVariable, k.Owner, handleVariable, termtext.ShellQuote(k.Handle))
+}
+
+const handleVariable = "FENCELOCK_HANDLE"
+
+// handleOf returns the handle of an acquisition.
+func handleOf(name, owner string) string { return owner + ":" + name }
+
+// keep acquires the lock, reports it and holds it until it ends.
+func (c *acquireCmd) keep(a *app) error {
+	report := os.NewFile(keeperLink, "report")
+	unix.CloseOnExec(keeperLink)
+	engine, closeEngine, err := a.open(a.ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closeEngine() }()
+	watched, err := c.watch()
+	if err != nil {
+		return err
+	}
+	line := newWaitLine(a, c.Name, logEvery)
+	locker := fencelock.New(engine, nil).With(fencelock.Options{
+		TTL: c.TTL, Grace: c.grace(), MaxHold: c.MaxHold, Wait: c.Wait.limit, Note: c.Note, OnWait: line.update,
+		Shared: c.Shared || c.Limit > 0, Limit: c.Limit, Weight: c.Weight,
+	})
+	take := locker.Acquire
+	if c.atOnce() {
+		take = locker.TryAcquire
+	}
+	lock, signals, err := a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) })
+	line.stop()
+	if err != nil {
+		return busy(err, c.Conflict)
+	}
+	defer lock.Release() // if it fails, the lease expires
+	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
+	if err := json.NewEncoder(report).Encode(k); err != nil {
+		return exitWith(exitOutput) // the process that asked for the lock has ended
+	}
+	report.Close()
+	supervise.Withdraw()
+	select {
+	case <-watched.ended:
+		return nil
+	case <-signals:
+	case <-lock.Context().Done():
+		if loss, ok := errors.AsType[*fencelock.LostError](lock.Err()); ok && errors.Is(loss.Reason, driver.ErrBroken) && strings.Contains(loss.Reason.Error(), releaseReason) {
+			return nil
+		}
+	}
+	watched.send(c.signal)
+	select {
+	case <-watched.ended:
+	case <-time.After(c.grace()):
+	}
+	return nil
+}
+
+// busy gives a refusal the exit code of --conflict-exit-code.
+func busy(err error, code int) error {
+	if errors.Is(err, driver.ErrHeld) {
+		return &exitError{code: code, err: err}
+	}
+	return err
+}
+
+// grace is how long the process of --with-pid may work after the signal.
+func (c *acquireCmd) grace() time.Duration { return min(5*time.Second, c.TTL/3) }
+
+// watch returns the process of --with-pid. With --detach it never ends.
+func (c *acquireCmd) watch() (*neighbour, error) {
+	if c.Detach {
+		return &neighbour{}, nil
+	}
+	return watchProcess(c.WithPID)
+}
