@@ -32,7 +32,7 @@ func (f *facts) verdict() verdict {
 	if len(f.marks) > 0 {
 		claims = []string{"nothing happened but " + count(len(f.marks), "event") + " that the faults of this run can cause on this engine"}
 	}
-	return verdict{"ok", "No violations", fmt.Sprintf("With %s in %s, %s in %s.", count(len(f.faults), "fault"), span(f.Length),
+	return verdict{"ok", "No violations", fmt.Sprintf("With %s in %s, %s in %s.", count(len(f.Faults), "fault"), span(f.Length),
 		strings.Join(claims, ", "), count(len(f.granted), "acquisition")), circle, "M9 16.5l4.8 4.8L23 11.5"}
 }
 
@@ -64,9 +64,7 @@ type answer struct{ question, class, short, long string }
 
 func (f *facts) answers() []answer {
 	if len(f.granted) == 0 {
-		const none = "no worker acquired a lock"
-		return []answer{{"More than one holder?", "", "–", none}, {"Tokens in order?", "", "–", none}, {"Loss signalled first?", "", "–", none},
-			f.closed(), {"Wait, half within", "", "–", none}, {"Fair?", "", "–", none}}
+		return nil
 	}
 	var longest time.Duration
 	for _, a := range f.granted {
@@ -99,13 +97,13 @@ func (f *facts) holders() answer {
 	for _, m := range all {
 		longest = max(longest, m.to-m.At)
 	}
-	switch len(all) {
-	case 0:
-		return answer{"More than one holder?", class, "never", in}
-	case 1:
-		return answer{"More than one holder?", class, "once, " + span(longest), in}
+	short := "never"
+	if len(all) == 1 {
+		short = "once, " + span(longest)
+	} else if len(all) > 1 {
+		short, in = count(len(all), "time"), "for at most "+span(longest)+" "+in
 	}
-	return answer{"More than one holder?", class, count(len(all), "time"), "for at most " + span(longest) + " " + in}
+	return answer{"More than one holder?", class, short, in}
 }
 
 func (f *facts) order() answer {
@@ -144,17 +142,15 @@ func (f *facts) closed() answer {
 	a := answer{"Longest without a holder", "", span(c.Length()), "while others waited for " + c.Name}
 	if i := f.find(c.After); i >= 0 {
 		if k := f.cause(c.From, f.granted[i].Worker); k >= 0 {
-			a.long += fmt.Sprintf("; %s, %s", id("F", k), f.faults[k].What)
+			a.long += fmt.Sprintf("; %s, %s", id("F", k), f.Faults[k].What)
 		}
 	}
 	return a
 }
 
 func (f *facts) fair() answer {
-	least, most := f.stats.Turns[0].Count, 0
-	for _, t := range f.stats.Turns {
-		least, most = min(least, t.Count), max(most, t.Count)
-	}
+	byCount := func(a, b history.Turns) int { return a.Count - b.Count }
+	least, most := slices.MinFunc(f.stats.Turns, byCount).Count, slices.MaxFunc(f.stats.Turns, byCount).Count
 	short := number(most) + " : 0"
 	if least > 0 {
 		short = fmt.Sprintf("%.2f : 1", float64(most)/float64(least))
@@ -202,15 +198,7 @@ func (f *facts) story(m mark) string {
 		return sentence(m.Text)
 	}
 	if k := f.cause(m.At, before.Worker); k >= 0 {
-		text += fmt.Sprintf(", after %s (%s)", id("F", k), f.faults[k].What)
+		text += fmt.Sprintf(", after %s (%s)", id("F", k), f.Faults[k].What)
 	}
 	return sentence(text)
-}
-
-// sentence ends a text with a full stop.
-func sentence(s string) string {
-	if s != "" && !strings.HasSuffix(s, ".") {
-		s += "."
-	}
-	return s
 }

@@ -18,7 +18,7 @@ func (f *facts) data() string {
 	for _, w := range f.workers {
 		workers = append(workers, [2]string{w.Name, w.Host})
 	}
-	for _, x := range f.faults {
+	for _, x := range f.Faults {
 		lanes := []int{}
 		for i, w := range f.workers {
 			if hits(x, w.Name) {

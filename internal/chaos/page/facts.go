@@ -15,16 +15,16 @@ const lockRows = 12
 
 // facts are what the page says about a history.
 type facts struct {
-	*history.History
+	history.History
 	stats   history.Stats
 	granted []history.Acquisition // in the order of their grants
 	index   map[string]int        // of an acquisition, by its ID
 	workers []history.Worker      // the lanes
 	lanes   map[string]int        // by the name of the worker
-	locks   []lock                // those with a violation first, then by use
+	locks   []lock                // those with the most violations first, then by use
+	rows    []lock                // the first of them, which have a row of their own
 	places  map[string]int        // of the locks, by their names
 	base    int64                 // what tokens are counted from on the bars
-	faults  []history.Fault       // in the order of time
 	marks   []mark                // violations and what is expected, in the order of time
 	bad     int                   // how many of the marks are violations
 	losses  []loss
@@ -34,7 +34,7 @@ type facts struct {
 type lock struct {
 	name    string
 	granted []int
-	marked  bool
+	marks   int
 }
 
 // A mark is a violation, or what the rules of the run allow. It knows the indexes of its
@@ -47,6 +47,14 @@ type mark struct {
 	to            time.Duration
 }
 
+// class is how the page shows a mark.
+func (m mark) class() string {
+	if m.expected {
+		return "expected"
+	}
+	return "bad"
+}
+
 // A loss is a lost acquisition and the next one that it excluded, or -1.
 type loss struct {
 	id           string
@@ -56,9 +64,9 @@ type loss struct {
 }
 
 func gather(h *history.History) *facts {
-	f := &facts{History: h, stats: h.Stats(), index: map[string]int{}, lanes: map[string]int{}, places: map[string]int{}}
+	f := &facts{History: *h, stats: h.Stats(), index: map[string]int{}, lanes: map[string]int{}, places: map[string]int{}}
 	f.granted = slices.SortedStableFunc(slices.Values(h.Acquisitions), func(a, b history.Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
-	f.faults = slices.SortedStableFunc(slices.Values(h.Faults), func(a, b history.Fault) int { return cmp.Compare(a.From, b.From) })
+	f.Faults = slices.SortedStableFunc(slices.Values(h.Faults), func(a, b history.Fault) int { return cmp.Compare(a.From, b.From) })
 	for _, w := range h.Workers {
 		f.lanes[w.Name] = len(f.workers)
 		f.workers = append(f.workers, w)
@@ -148,24 +156,19 @@ func (f *facts) sortLocks() {
 	}
 	for _, m := range f.marks {
 		if l := byName[m.Name]; l != nil {
-			l.marked = true
+			l.marks++
 		}
 	}
 	for _, l := range byName {
 		f.locks = append(f.locks, *l)
 	}
 	slices.SortFunc(f.locks, func(a, b lock) int {
-		if a.marked != b.marked {
-			if a.marked {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(len(b.granted), len(a.granted)), cmp.Compare(a.name, b.name))
+		return cmp.Or(b.marks-a.marks, len(b.granted)-len(a.granted), cmp.Compare(a.name, b.name))
 	})
 	for i, l := range f.locks {
 		f.places[l.name] = i
 	}
+	f.rows = f.locks[:min(len(f.locks), lockRows)]
 }
 
 func (f *facts) findLosses(l lock) {
@@ -209,7 +212,7 @@ func (f *facts) end(a history.Acquisition) time.Duration {
 
 // cause returns the last fault that hit a worker at a time or less than a TTL before, or -1.
 func (f *facts) cause(t time.Duration, worker string) int {
-	for i, x := range slices.Backward(f.faults) {
+	for i, x := range slices.Backward(f.Faults) {
 		if x.From <= t && t <= x.To+f.TTL && hits(x, worker) {
 			return i
 		}

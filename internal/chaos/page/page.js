@@ -72,8 +72,7 @@ const laneRows = laneHolds.map(list => {
 });
 
 // ---- words
-const three = x => { const places = x >= 99.5 ? 0 : x >= 9.95 ? 1 : 2, s = x.toFixed(places); return places ? s.replace(/\.0+$/, "") : s; };
-const span = us => us < 0 ? "−" + span(-us) : us === 0 ? "0 s" : us < 10 ? three(us) + " µs" : us < 999500 ? three(us / 1e3) + " ms" : us < 1e8 ? three(us / 1e6) + " s" : `${Math.floor(us / 6e7)} min ${Math.round(us / 1e6) % 60} s`;
+const span = us => us === 0 ? "0 s" : us < 999.5 ? +us.toPrecision(3) + " µs" : us < 999500 ? +(us / 1e3).toPrecision(3) + " ms" : us < 1e8 ? +(us / 1e6).toPrecision(3) + " s" : `${Math.floor(us / 6e7)} min ${Math.floor(us / 1e6) % 60} s`;
 const time = us => (us / 1e6).toFixed(view.b - view.a < 1e5 ? 6 : 3) + " s";
 const token = a => BASE === 0n ? String(a.token) : "+" + (a.token - BASE);
 const name = lane => workers[lane][0];
@@ -252,20 +251,15 @@ function drawHolds(list, r, rowsOfLane) {
   sums.fill(0);
   const pad = lockRow ? 2 : 6, h = (r.h - 2 * pad) / Math.max(1, rowsOfLane), wide = [];
   for (let i = list.first(view.a); i < list.items.length && list.items[i].from <= view.b; i++) {
-    const a = list.items[i];
+    const a = list.items[i], w = (a.to - a.from) / pixel;
     if (!shown[a.lock] || a.to < view.a) continue;
-    const w = (a.to - a.from) / pixel;
-    if (w >= WIDE) wide.push(a);
-    else { const c = Math.floor((X(a.from) - G) / COLUMN); if (c >= 0 && c < columns) sums[c * n + a.lock % n] += Math.max(w, .02) / COLUMN; }
+    if (w >= WIDE) wide.push(a); else sums[Math.max(0, Math.floor((a.from - view.a) / pixel / COLUMN)) * n + a.lock % n] += Math.max(w, .02) / COLUMN;
   }
   const middle = r.y + r.h / 2;
-  for (let colour = 0; colour < n; colour++) {
-    cx.fillStyle = css.c[colour];
-    for (let c = 0; c < columns; c++) {
-      let total = 0, best = 0;
-      for (let k = 0; k < n; k++) { const s = sums[c * n + k]; total += s; if (s > sums[c * n + best]) best = k; }
-      if (total > 0 && best === colour) { const high = Math.max(2, Math.sqrt(Math.min(1, total)) * (r.h - 2 * pad)); cx.fillRect(G + c * COLUMN, middle - high / 2, 2, high); }
-    }
+  for (let c = 0; c < columns; c++) {
+    let total = 0, best = 0;
+    for (let k = 0; k < n; k++) { const s = sums[c * n + k]; total += s; if (s > sums[c * n + best]) best = k; }
+    if (total > 0) { const high = Math.max(2, Math.sqrt(Math.min(1, total)) * (r.h - 2 * pad)); box(G + c * COLUMN, middle - high / 2, 2, high, css.c[best]); }
   }
   font(11, true);
   for (const a of wide) {
@@ -282,10 +276,11 @@ function drawWaits(w) { // neighbours that touch on the screen become one line
   const r = rows.lanes[w], y = r.y + r.h / 2;
   let x0 = -1, x1 = -1;
   const flush = () => { if (x1 > x0) line(x0, y, x1, y, css.wait, 2); };
-  for (const q of laneWaits[w].within(view.a, view.b)) {
-    if (!shown[q.lock] || q.to < view.a) continue;
-    const [a, b] = clip(q.from, q.to);
-    if (a > x1 + 1) { flush(); x0 = a; x1 = b; } else x1 = Math.max(x1, b);
+  const {items} = laneWaits[w], scale = (W - G - R) / (view.b - view.a);
+  for (let i = laneWaits[w].first(view.a); i < items.length && items[i].from <= view.b; i++) {
+    if (!shown[items[i].lock] || items[i].to < view.a) continue;
+    const a = Math.max(G, G + (items[i].from - view.a) * scale), b = Math.min(W - R, G + (items[i].to - view.a) * scale);
+    if (a > x1 + 1) { flush(); x0 = a; x1 = b; } else if (b > x1) x1 = b;
   }
   flush();
 }

@@ -21,7 +21,7 @@ func table[T any](s sheet, class, title, note, caption string, all []T, columns 
 	s.add("<section class=\"%s\"><h2>%s <small>%s</small></h2>\n<table><caption>%s</caption><thead><tr>", class, title, note, caption)
 	for _, c := range columns {
 		name, isNumber := strings.CutPrefix(c, "#")
-		s.add(`<th scope="col"%s>%s</th>`, raw(map[bool]string{true: ` class="n"`}[isNumber]), name)
+		s.add(`<th scope="col" class="%s">%s</th>`, map[bool]string{true: "n"}[isNumber], name)
 	}
 	s.add("</tr></thead><tbody>\n")
 	for i, x := range all[:min(rows, len(all))] {
@@ -46,12 +46,8 @@ func (s sheet) violations(f *facts) {
 				workers, tokens = append(workers, f.granted[i].Worker), append(tokens, fmt.Sprint(f.granted[i].Token))
 			}
 		}
-		class := ""
-		if m.expected {
-			class = "expected"
-		}
 		s.add(`<tr class="%s"><th scope="row"><a href="%s">%s</a></th><td class="at">%s</td><td class="tell"><b>%s</b> %s</td><td>%s</td><td>%s</td></tr>`+"\n",
-			class, f.link(m.At, m.to), m.id, moment(m.At), m.title(), f.story(m), strings.Join(workers, ", "), strings.Join(tokens, ", "))
+			m.class(), f.link(m.At, m.to), m.id, moment(m.At), m.title(), f.story(m), strings.Join(workers, ", "), strings.Join(tokens, ", "))
 	})
 }
 
@@ -112,7 +108,7 @@ func (f *facts) tell(x loss) string {
 		parts = append(parts, fmt.Sprintf("The guard refused %s with its token.", count(refused, "write")))
 	}
 	if k := f.cause(x.stopped, a.Worker); k >= 0 {
-		parts = append(parts, fmt.Sprintf("Fault: %s, %s.", id("F", k), f.faults[k].What))
+		parts = append(parts, fmt.Sprintf("Fault: %s, %s.", id("F", k), f.Faults[k].What))
 	}
 	if a.Cause != "" {
 		parts = append(parts, sentence("Cause: "+a.Cause))
@@ -122,7 +118,7 @@ func (f *facts) tell(x loss) string {
 
 func (s sheet) faults(f *facts) {
 	columns := []string{"", "fault", "#at", "#for", "locks held", "#next grant after", "#nobody held", "losses"}
-	table(s, "faults", "Faults", "and how soon the locks that they hit had a holder again", "Faults, in the order of time", f.faults, columns, func(i int, x history.Fault) {
+	table(s, "faults", "Faults", "and how soon the locks that they hit had a holder again", "Faults, in the order of time", f.Faults, columns, func(i int, x history.Fault) {
 		e := f.effect(i, x)
 		what := sentence(x.Text)
 		if what == "" {
@@ -133,13 +129,6 @@ func (s sheet) faults(f *facts) {
 		s.add("<td data-label=\"locks held\">%s</td><td class=\"n\" data-label=\"next grant after\">%s</td><td class=\"n\" data-label=\"nobody held\">%s</td><td data-label=\"losses\">%s</td></tr>\n",
 			dash(strings.Join(e.held, ", ")), dash(e.next), dash(e.nobody), dash(strings.Join(e.losses, ", ")))
 	})
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "–"
-	}
-	return s
 }
 
 // An effect is what a fault did to the locks that its workers held.

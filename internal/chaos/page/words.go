@@ -7,42 +7,21 @@ import (
 	"time"
 )
 
-// span formats a duration with three digits: "0.44 ms", "180 ms", "1.74 s", "2 min 5 s".
+// span formats a duration with three digits: "440 µs", "1.74 s", "2 min 5 s".
 func span(d time.Duration) string {
-	if d < 0 {
-		return "\u2212" + span(-d)
-	}
 	switch {
+	case d < 0:
+		return "−" + span(-d)
 	case d == 0:
 		return "0 s"
-	case d < 10*time.Microsecond:
-		return digits(float64(d)/1e3) + " µs"
-	case d < 999500*time.Microsecond:
-		return digits(float64(d)/1e6) + " ms"
-	case d < 100*time.Second:
-		return digits(d.Seconds()) + " s"
+	case d >= 100*time.Second:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d >= 999500*time.Microsecond:
+		return fmt.Sprintf("%.3g s", d.Seconds())
+	case d >= 999500*time.Nanosecond:
+		return fmt.Sprintf("%.3g ms", float64(d)/1e6)
 	}
-	d = d.Round(time.Second)
-	text := fmt.Sprintf("%d min", d/time.Minute)
-	if rest := d % time.Minute; rest > 0 {
-		text += fmt.Sprintf(" %d s", rest/time.Second)
-	}
-	return text
-}
-
-// digits formats a number below 1,000 with up to three digits.
-func digits(x float64) string {
-	places := 2
-	if x >= 99.5 {
-		places = 0
-	} else if x >= 9.95 {
-		places = 1
-	}
-	text := strconv.FormatFloat(x, 'f', places, 64)
-	if places > 0 && strings.Trim(text[strings.Index(text, ".")+1:], "0") == "" {
-		return text[:strings.Index(text, ".")]
-	}
-	return text
+	return fmt.Sprintf("%.3g µs", float64(d)/1e3)
 }
 
 // moment formats a time of the run: "33.961 s".
@@ -59,11 +38,24 @@ func number(n int) string {
 
 // count formats a number with its noun: "1 loss", "1,313 acquisitions".
 func count(n int, noun string) string {
-	if n != 1 {
-		if strings.HasSuffix(noun, "s") {
-			noun += "e"
-		}
-		noun += "s"
+	if n == 1 {
+		return "1 " + noun
 	}
-	return number(n) + " " + noun
+	return number(n) + " " + noun + "s"
+}
+
+// sentence ends a text with a full stop.
+func sentence(s string) string {
+	if s != "" && !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
+}
+
+// dash stands where there is nothing to say.
+func dash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
 }
