@@ -21,7 +21,7 @@ func TestPictures(t *testing.T) {
 	if folder == "" {
 		folder = t.TempDir()
 	}
-	for _, sample := range []string{"violated", "clean", "dense", "hostile", "empty"} {
+	for _, sample := range []string{"violated", "clean", "dense", "hostile", "crowd", "empty"} {
 		for _, width := range []int64{1400, 390} {
 			for _, dark := range []bool{false, true} {
 				l := look{sample: sample, width: width, dark: dark}
@@ -43,7 +43,7 @@ func picture(t *testing.T, l look, folder string) {
 		if n := b.pixels("--c0"); n < 50 {
 			t.Errorf("the timeline has %v pixels of the first lock", n)
 		}
-		if n := b.pixels("--bad"); (n > 20) != (l.sample == "violated" || l.sample == "hostile") {
+		if n := b.pixels("--bad"); (n > 20) != (l.sample != "clean" && l.sample != "dense") {
 			t.Errorf("the timeline has %v pixels of a violation", n)
 		}
 	}

@@ -115,7 +115,11 @@ func (f *facts) order() answer {
 	if m := all[0]; m.before >= 0 && m.after >= 0 {
 		long = fmt.Sprintf("%s was granted after %s", f.token(m.after), f.token(m.before))
 	}
-	return answer{"Tokens in order?", class, number(len(all)) + " not", long}
+	short := "1 is not"
+	if len(all) > 1 {
+		short = number(len(all)) + " are not"
+	}
+	return answer{"Tokens in order?", class, short, long}
 }
 
 func (f *facts) signals() answer {

@@ -31,7 +31,7 @@ func (f *facts) data() string {
 	dot := func(id, title string, at, to time.Duration, a, b int, bad bool) map[string]any {
 		return map[string]any{"id": id, "title": title, "at": at.Microseconds(), "to": to.Microseconds(), "a": a, "b": b, "bad": bad}
 	}
-	for _, m := range f.marks {
+	for _, m := range f.marks[:min(len(f.marks), mostMarks)] {
 		marks = append(marks, dot(m.id, m.title(), m.At, m.to, m.before, m.after, !m.expected))
 	}
 	for _, x := range f.losses {
@@ -49,6 +49,9 @@ func (f *facts) data() string {
 	}
 	return string(text)
 }
+
+// mostMarks is how many violations the timeline shows.
+const mostMarks = 2000
 
 // The flags of a packed acquisition.
 const (

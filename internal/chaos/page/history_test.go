@@ -208,3 +208,19 @@ func hostile() *history.History {
 	r.h.Judge(history.Rules{})
 	return r.h
 }
+
+// crowd is a run of 32 workers on a lock that excludes nobody and on a shared one. Each worker holds
+// both at the same time.
+func crowd() *history.History {
+	r := newRun(20*time.Second, 32, 4, 0, "broken", "shared")
+	for w := range r.h.Workers {
+		for at := r.between(0, 100*ms); at < r.h.Length-time.Second; at += r.between(300*ms, 1500*ms) {
+			r.acquire(w, "broken", at, at+r.between(1*ms, 50*ms), r.between(1*ms, 400*ms))
+			r.acquire(w, "shared", at, at+r.between(1*ms, 50*ms), r.between(100*ms, 900*ms))
+			a := &r.h.Acquisitions[len(r.h.Acquisitions)-1]
+			a.Shared, a.Limit = true, 40
+		}
+	}
+	r.h.Judge(history.Rules{})
+	return r.h
+}

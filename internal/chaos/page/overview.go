@@ -41,8 +41,12 @@ func (s sheet) overview(f *facts) {
 		a := f.granted[x.holder]
 		s.box("after", f.x(x.stopped), f.x(max(a.Ended, a.Lost)), 3, f.y(f.lanes[a.Worker]), bar)
 	}
-	for _, m := range f.marks[:min(rows, len(f.marks))] {
-		s.box(m.class(), f.x(m.At)-1.5, 0, 3, 0, float64(height))
+	last := -3.0
+	for _, m := range f.marks { // one for each place
+		if x := f.x(m.At) - 1.5; x >= last+3 {
+			s.box(m.class(), x, 0, 3, 0, float64(height))
+			last = x
+		}
 	}
 	s.add(`</svg><div class="frame js-only" id="frame" hidden><i></i><i></i></div><div class="ticks" aria-hidden="true">`)
 	step := time.Millisecond
@@ -75,7 +79,7 @@ func (s sheet) flags(f *facts) {
 	put := func(class, id string, t time.Duration) {
 		x := 100 * f.x(t) / width
 		for _, other := range taken {
-			if math.Abs(other-x) < 3.2 {
+			if math.Abs(other-x) < 2+.6*float64(len(id)) {
 				return
 			}
 		}

@@ -96,7 +96,7 @@ const pan = share => go(view.a + share * (view.b - view.a), view.b + share * (vi
 function settle() {
   const whole = view.b - view.a >= T, inside = marks.filter(m => m.at <= view.b && m.to >= view.a), b = document.createElement("b");
   const parts = selected ? describe(selected) : [whole ? `The whole run, ${span(T)}` : `${span(view.b - view.a)} from ${time(view.a)}`,
-    count(everything.first(view.b) - everything.first(view.a), "acquisition"), ...inside.filter(m => !m.bad).slice(0, 6).map(m => m.id)];
+    count(everything.first(view.b) - everything.first(view.a), "grant"), ...inside.filter(m => !m.bad).slice(0, 6).map(m => m.id)];
   b.textContent = selected ? "" : inside.filter(m => m.bad).slice(0, 4).map(m => ` · ${m.id} ${m.title}`).join("");
   $("view").replaceChildren(parts.join(" · "), b);
   const hash = whole ? "" : `#t=${(view.a / 1e6).toFixed(6)},${(view.b / 1e6).toFixed(6)}`;
@@ -183,13 +183,14 @@ function paint() {
   drawFaults();
   drawAxis();
   cx.save(); cx.beginPath(); cx.rect(G - 1, 0, W - G - R + 2, H); cx.clip();
-  violations.forEach(v => drawViolation(v, true));
-  workers.forEach((_, w) => { drawWaits(w); drawHolds(laneHolds[w], rows.lanes[w], laneRows[w]); });
-  rows.locks.forEach((r, l) => { if (shown[l]) { drawHolds(lockHolds[l], r, 0); drawGaps(l, r); } });
+  const inView = violations.filter(v => v.to >= view.a && v.at <= view.b), few = inView.length <= 12;
+  if (few) inView.forEach(v => drawViolation(v, true, true));
+  workers.forEach((_, w) => { drawWaits(w); drawHolds(laneHolds[w], rows.lanes[w], false); });
+  rows.locks.forEach((r, l) => { if (shown[l]) { drawHolds(lockHolds[l], r, true); drawGaps(l, r); } });
   losses.forEach(drawLoss);
   drawRefused();
   drawTokens();
-  violations.forEach(v => drawViolation(v, false));
+  inView.forEach(v => drawViolation(v, false, few));
   drawFaultNames();
   cx.restore();
   drawNames();
@@ -245,11 +246,11 @@ function drawFaultNames() {
 // pixels has a bead, whose area grows with the share of its time in which a lock was held.
 const COLUMN = 3, WIDE = 2.5;
 let sums = new Float32Array(0);
-function drawHolds(list, r, rowsOfLane) {
-  const columns = Math.ceil((W - G) / COLUMN) + 1, n = data.colours, pixel = (view.b - view.a) / (W - G - R), lockRow = rowsOfLane === 0;
+function drawHolds(list, r, lockRow) {
+  const columns = Math.ceil((W - G) / COLUMN) + 1, n = data.colours, pixel = (view.b - view.a) / (W - G - R);
   if (sums.length < columns * n) sums = new Float32Array(columns * n);
   sums.fill(0);
-  const pad = lockRow ? 2 : 6, h = (r.h - 2 * pad) / Math.max(1, rowsOfLane), wide = [];
+  const pad = lockRow ? 2 : 6, wide = [];
   for (let i = list.first(view.a); i < list.items.length && list.items[i].from <= view.b; i++) {
     const a = list.items[i], w = (a.to - a.from) / pixel;
     if (!shown[a.lock] || a.to < view.a) continue;
@@ -263,7 +264,7 @@ function drawHolds(list, r, rowsOfLane) {
   }
   font(11, true);
   for (const a of wide) {
-    const [x0, x1] = clip(a.from, a.to), y = r.y + pad + a.row * h * (lockRow ? 0 : 1), high = lockRow ? h : h - (rowsOfLane > 1 ? 1 : 0);
+    const [x0, x1] = clip(a.from, a.to), {y, h: high} = lockRow ? {y: r.y + pad, h: r.h - 2 * pad} : spot(a);
     if (a.flags & SHARED && lockRow) cx.globalAlpha = .5; // sharers add up
     box(x0, y, Math.max(1, x1 - x0 - (x1 - x0 > 6 ? .75 : 0)), high, css.c[a.lock % n]);
     cx.globalAlpha = 1;
@@ -324,7 +325,7 @@ function drawTokens() { // of the first lock that is shown: a line that only ris
   for (const s of seen) if (s.back && violations.some(v => v.b === s.a.i || v.a === s.a.i)) { cx.beginPath(); cx.arc(s.x, Y(s.a), 4, 0, 7); cx.fillStyle = css.bad; cx.fill(); if (view.b - view.a < T / 5) { font(11, true); label(token(s.a), s.x + 9, Y(s.a) - 5, css.bad); } }
 }
 function drawLoss(x) {
-  const a = all[x.a], next = all[x.b], r = rows.lanes[a.lane], y = r.y + 6, h = r.h - 12, colour = x.bad ? css.bad : css.lost;
+  const a = all[x.a], next = all[x.b], r = rows.lanes[a.lane], {y, h} = spot(a), colour = x.bad ? css.bad : css.lost;
   if (!shown[a.lock] || a.from > view.b || Math.max(a.end, next ? next.from : 0) < view.a) return;
   const [u, v] = clip(x.at, a.end), p = X(x.at);
   if (v - u > 1) { box(u, y, v - u, h, css.panel); cx.fillStyle = hatch(css.lost); cx.fillRect(u, y, v - u, h); cx.strokeStyle = css.lost; cx.lineWidth = 1; cx.strokeRect(u + .5, y + .5, v - u - 1, h - 1); }
@@ -350,15 +351,18 @@ function drawRefused() { // writes that the guard refused
     }
   });
 }
-function drawViolation(v, behind) {
-  if (v.to < view.a || v.at > view.b) return;
+function spot(a) { // where the bar of an acquisition is in its lane
+  const r = rows.lanes[a.lane], n = laneRows[a.lane], h = (r.h - 12) / n;
+  return {y: r.y + 6 + a.row * h, h: n > 1 ? h - 1 : h};
+}
+function drawViolation(v, behind, few) {
   const colour = v.bad ? css.bad : css.lost, pair = [v.a, v.b].filter(i => i >= 0).map(i => all[i]), x = X(v.at), w = Math.max(2, X(v.to) - x), last = pair.map(a => rows.lanes[a.lane]).sort((p, q) => q.y - p.y)[0], bottom = last ? last.y + last.h : H - 8;
   if (behind) { cx.globalAlpha = .16; box(x, 34, w, bottom - 34, colour); cx.globalAlpha = 1; return; }
-  line(x, 32, x, bottom, colour, 1.5);
-  if (w > 5) line(x + w, 32, x + w, bottom, colour, 1.5);
+  if (few) line(x, 32, x, bottom, colour, 1.5);
+  if (few && w > 5) line(x + w, 32, x + w, bottom, colour, 1.5);
   if (v.to > v.at) {
     const r = pair.length && rows.locks[pair[0].lock];
-    for (const a of pair) { const l = rows.lanes[a.lane]; cx.strokeStyle = colour; cx.lineWidth = 2.5; cx.strokeRect(x, l.y + 6, w, l.h - 12); }
+    for (const s of pair.map(spot)) { cx.strokeStyle = colour; cx.lineWidth = few ? 2.5 : 1.5; cx.strokeRect(x, s.y, w, s.h); }
     if (!r) return;
     box(x, r.y + 1, w, r.h - 2, colour); font(11, true);
     const [a, b] = clip(v.at, v.to), s = [`${pair.length} holders, ${span(v.to - v.at)}`, String(pair.length)].find(s => cx.measureText(s).width < b - a - 6);
@@ -366,12 +370,10 @@ function drawViolation(v, behind) {
   }
 }
 function drawMarks() { // violations first; what would hide another joins it
-  const taken = [];
+  const taken = [], inView = marks.filter(m => m.at >= view.a && m.at <= view.b), room = inView.length > 12 ? 150 : 38;
   font(11, true);
-  for (const m of marks.slice().sort((a, b) => (b.bad ? 1 : 0) - (a.bad ? 1 : 0))) {
-    const x = X(m.at);
-    if (x < G - 1 || x > W - R + 1) continue;
-    const near = taken.find(p => Math.abs(p.x - x) < 38);
+  for (const m of inView.sort((a, b) => (b.bad ? 1 : 0) - (a.bad ? 1 : 0))) {
+    const x = X(m.at), near = taken.find(p => Math.abs(p.x - x) < room);
     if (near) near.more.push(m.id); else taken.push({x, m, more: []});
   }
   for (const {x, m, more} of taken) {

@@ -44,7 +44,7 @@ func wants(t *testing.T, page string, facts ...string) {
 // TestSamples: the page of the same history is the same. The tests with a browser open these pages.
 func TestSamples(t *testing.T) {
 	for name, h := range map[string]*history.History{
-		"violated": stormy(true), "clean": stormy(false), "dense": dense(100_000), "hostile": hostile(), "empty": {Engine: "redis"},
+		"violated": stormy(true), "clean": stormy(false), "dense": dense(100_000), "hostile": hostile(), "crowd": crowd(), "empty": {Engine: "redis"},
 	} {
 		first := write(t, h)
 		if first != write(t, h) {
@@ -61,7 +61,7 @@ func TestSamples(t *testing.T) {
 func TestViolated(t *testing.T) {
 	p := write(t, stormy(true))
 	wants(t, p, "3 violations V1: w2 and w6 both held stock:7781 for 180 ms, 34.700 s into the run, after F5 (restart).",
-		"More than one holder? once, 180 ms", "Tokens in order? 1 not 1839 was granted after 1866",
+		"More than one holder? once, 180 ms", "Tokens in order? 1 is not 1839 was granted after 1866",
 		"Loss signalled first? 2 of 3 the latest came 180 ms after the next grant",
 		"w6 was granted stock:7781 with token 1839; w2 had been granted it with token 1866",
 		"w5 lost stock:7781 Its deadline passed 50.5 ms before", "The signal came 1.5 s after the deadline, when the process ran again. The guard refused 1 write with its token. Fault: F2, freeze.",

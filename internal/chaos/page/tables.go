@@ -10,7 +10,7 @@ import (
 )
 
 // rows is how many rows of a table the page has. The file with the history has all of them.
-const rows = 200
+const rows = 50
 
 // table writes a section with a table, unless it is empty. Caption is what a screen reader says; a
 // column that begins with # is a number.
@@ -68,7 +68,7 @@ func (s sheet) losses(f *facts) {
 		s.add(`<tr><th scope="row"><a href="%s">%s</a></th><td class="at">%s</td><td class="tell"><b>%s lost %s</b> %s</td>`,
 			f.link(x.stopped, max(a.Lost, x.stopped+x.margin)), x.id, moment(x.stopped), a.Worker, a.Name, f.tell(x))
 		if x.next < 0 {
-			s.add("<td></td><td class=\"n\">–</td></tr>\n")
+			s.add("<td></td><td class=\"n\"></td></tr>\n")
 			return
 		}
 		class, at := "", 80-70*float64(x.margin)/float64(widest)
@@ -127,7 +127,7 @@ func (s sheet) faults(f *facts) {
 		s.add(`<tr><th scope="row"><a href="%s">%s</a></th><td class="tell"><b>%s</b> %s</td><td class="n" data-label="at">%s</td><td class="n" data-label="for">%s</td>`,
 			f.link(x.From, x.To), id("F", i), x.What, what, moment(x.From), span(x.To-x.From))
 		s.add("<td data-label=\"locks held\">%s</td><td class=\"n\" data-label=\"next grant after\">%s</td><td class=\"n\" data-label=\"nobody held\">%s</td><td data-label=\"losses\">%s</td></tr>\n",
-			dash(strings.Join(e.held, ", ")), dash(e.next), dash(e.nobody), dash(strings.Join(e.losses, ", ")))
+			strings.Join(e.held, ", "), e.next, e.nobody, strings.Join(e.losses, ", "))
 	})
 }
 
@@ -177,7 +177,7 @@ func (s sheet) turns(f *facts) {
 		s.add(`<tr><th scope="row">%s <span>%s</span></th><td class="bar"><i style="width:%.1f%%"></i></td><td class="n">%s</td>`,
 			w.Name, w.Host, 100*float64(len(all))/float64(most), number(len(all)))
 		for _, percent := range []int{50, 99, 100} {
-			text := "–"
+			text := ""
 			if len(all) > 0 {
 				text = span(all[(len(all)-1)*percent/100])
 			}

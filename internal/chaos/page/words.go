@@ -51,11 +51,3 @@ func sentence(s string) string {
 	}
 	return s
 }
-
-// dash stands where there is nothing to say.
-func dash(s string) string {
-	if s == "" {
-		return "–"
-	}
-	return s
-}
