@@ -126,6 +126,12 @@ peers: redis postgres ## published faults of other libraries, reproduced; a comp
 	$(GO) run -C bench/peers . -json "$(CURDIR)/docs/evidence/faults.json"
 	$(GO) run -C bench/peers . -compare -json "$(CURDIR)/docs/evidence/comparison.json"
 
+# The data of handover, turns and cost are measured, those of frozen and failover are runs of real
+# processes, and that of demo is its output: docs/pictures/README.md.
+.PHONY: pictures
+pictures: ## draw docs/pictures/*.svg again, from the data next to them
+	$(GO) run ./internal/testkit/picture/cmd/picture docs
+
 # Without these shells, tests of completion are skipped and say so.
 .PHONY: shells
 shells:

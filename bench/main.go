@@ -5,6 +5,7 @@
 //
 //	go run -C bench . scale [-engine redis] [-processes 100] [-names 1000] [-waiters 10000]
 //	go run -C bench . quick [-base COMMIT] [-for 100s]
+//	go run -C bench . picture [-only handover,turns,cost] [-quick]
 //	go run -C bench . [-suite redis] [-only alone,handover] [-with redsync] [-rounds 25] [-quick] [-check]
 package main
 
@@ -50,6 +51,9 @@ func main() {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "quick" {
 		exit(quick(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "picture" {
+		exit(record(os.Args[2:]))
 	}
 	suite := flag.String("suite", "", "run these suites only, and leave the page's other sections alone (modes, postgres-modes and hooks run only so); separated by commas: "+strings.Join(suiteNames(), ", "))
 	only := flag.String("only", "", "measure these only, and write no page; separated by commas: "+strings.Join(measureNames(suites), ", "))
