@@ -117,6 +117,7 @@ soak: ## the same, five times as long
 .PHONY: bench bench-quick
 bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md
 	$(GO) run -C bench .
+	$(GO) run ./internal/testkit/picture/cmd/picture docs
 bench-quick: redis postgres ## five rows in two minutes, beside the last commit
 	$(GO) run -C bench . quick
 

@@ -14,6 +14,7 @@ const ttl = 30 * time.Second
 type suite struct {
 	name, title string
 	notes       string // how the contestants run, for readers of the page
+	pictures    string // in Markdown, for the page
 	contestants []contestant
 	signal      contestant // the least a hand-over can cost; it fills the column of the limit there
 	measures    []measure

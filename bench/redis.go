@@ -26,6 +26,8 @@ var redisSuite = suite{
 		"uses one key, which is enough for one server. redislock polls every 100 ms, redsync every 50 to\n" +
 		"250 ms (its default). CPU times are for one acquire and release. \"In scripts too\" counts the Redis\n" +
 		"commands that scripts call.\n",
+	pictures: "![single hand-overs to a waiting process, for each library](pictures/handover.svg)\n\n" +
+		"![memory, CPU time and commands against the number of locks and waiters](pictures/cost.svg)\n\n",
 	contestants: []contestant{
 		{name: bare, open: openBare, sends: []string{"set"}},
 		{name: minimal, open: openMinimal},

@@ -79,7 +79,7 @@ func (r *report) text() string {
 
 // section is the report as a section of the page.
 func (r *report) section() string {
-	return fmt.Sprintf("%s%s\n\n%s\n%s\n%s, %s,\nload average %s.\n", heading, r.suite.title, r.suite.notes, r.table(), r.version,
+	return fmt.Sprintf("%s%s\n\n%s\n%s%s\n%s, %s,\nload average %s.\n", heading, r.suite.title, r.suite.notes, r.suite.pictures, r.table(), r.version,
 		time.Now().Format(time.DateOnly), strings.Join(r.load, " at the start, ")+" at the end")
 }
 
@@ -123,6 +123,8 @@ are from one machine on one day. `+"`bare`"+` is the lower limit: the engine wit
 lease is %v unless a section says otherwise. Rows about contenders for one name are medians of %d
 rounds that last seconds. Rows about idle waiters, many names and the first request after a fault
 are one run each. Commands are counted by the server.
+
+![fencelock and other libraries on one Redis, as bars](pictures/benchmarks.svg)
 %s
 ## Machine and versions
 

@@ -101,6 +101,8 @@ var rooms = []room{
 	{folder: "internal/testkit/hosttest", imports: []string{}},
 	{folder: "internal/testkit/mariadbtest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},
+	{folder: "internal/testkit/picture", imports: []string{}},
+	{folder: "internal/testkit/picture/", imports: []string{"internal/testkit/picture"}},
 	{folder: "internal/testkit/ratetest", imports: []string{"internal/gcra", "pgregory.net/rapid"}},
 	{folder: "internal/testkit/redistest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum"}},

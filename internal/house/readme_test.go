@@ -152,6 +152,8 @@ func checkCommand(t *testing.T, dir, line string, targets []string) {
 			t.Errorf("README: %q: %s has no such package", line, modulePath)
 		}
 	case strings.HasPrefix(line, "export FENCELOCK_URL="): // runLine sets another one
+	case strings.HasSuffix(line, " demo"):
+		runLine(t, ".", dir, line+" --fast") // without its pauses for readers
 	case strings.HasPrefix(line, "go run "):
 		runLine(t, ".", dir, line)
 	case words[0] == "fencelock":
