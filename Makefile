@@ -121,11 +121,22 @@ bench: redis postgres ## this library beside its peers; writes docs/benchmarks.m
 bench-quick: redis postgres ## five rows in two minutes, beside the last commit
 	$(GO) run -C bench . quick
 
-.PHONY: peers
-peers: redis postgres ## published faults of other libraries, reproduced; a comparison of loss signals
+EVIDENCE = $(GO) run ./internal/testkit/evidence/cmd/evidence
+.PHONY: peers suites evidence page
+peers: redis postgres ## published faults of other libraries, reproduced; when libraries report a loss
 	$(GO) vet -C bench/peers .
 	$(GO) run -C bench/peers . -json "$(CURDIR)/docs/evidence/faults.json"
 	$(GO) run -C bench/peers . -compare -json "$(CURDIR)/docs/evidence/comparison.json"
+suites: redis ## test suites of other projects, run on fencelock
+	$(GO) vet -C bench/suites .
+	$(GO) run -C bench/suites . -json "$(CURDIR)/docs/evidence/suites.json"
+evidence: cc redis postgres peers suites ## measures everything on docs/evidence.md, in an hour; writes the page
+	$(EVIDENCE) suite
+	$(EVIDENCE) sim -events 1000000000
+	$(EVIDENCE) nemesis -for 5m
+	$(EVIDENCE) page
+page: ## writes docs/evidence.md from the files in docs/evidence
+	$(EVIDENCE) page
 
 # The data of handover, turns and cost are measured, those of frozen and failover are runs of real
 # processes, and that of demo is its output: docs/pictures/README.md.

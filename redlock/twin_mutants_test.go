@@ -62,6 +62,8 @@ func TestTwinsNoticeAChange(t *testing.T) {
 		}
 		if !shown {
 			t.Errorf("no sequence shows that %q has become %q", c.line, c.slip)
+			continue
 		}
+		t.Logf("noticed: %s", c.line)
 	}
 }

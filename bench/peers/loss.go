@@ -10,7 +10,7 @@ import (
 )
 
 // patience is how long a trial waits for the holder's signal, and for a successor.
-const patience = 35 * time.Second
+const patience = 45 * time.Second
 
 // A trial is one way to take a lock from its holder.
 type trial string
@@ -126,8 +126,23 @@ var contestants = []struct {
 	{"river leader", riverTTL},
 }
 
+// worst plays a trial several times and returns the run with the smallest margin.
+func worst(kind string, ttl time.Duration, t trial, runs int) (least evidence.Comparison, err error) {
+	for i := range runs {
+		var r evidence.Comparison
+		if err := inBed(func(b *bed) { r = lose(b, kind, ttl, t) }); err != nil {
+			return r, err
+		}
+		if i == 0 || r.Takeover >= 0 && (least.Takeover < 0 || r.Overlap > least.Overlap) {
+			least = r
+		}
+	}
+	least.Runs = runs
+	return least, nil
+}
+
 // compareAll plays every trial with every contestant, and writes the file if there is one.
-func compareAll(kinds []string, file string) error {
+func compareAll(kinds []string, runs int, file string) error {
 	begun := time.Now()
 	var results []evidence.Comparison
 	for _, t := range []trial{frozen, partitioned, restarted} {
@@ -136,8 +151,8 @@ func compareAll(kinds []string, file string) error {
 			if len(kinds) > 0 && !slices.Contains(kinds, c.kind) {
 				continue
 			}
-			var r evidence.Comparison
-			if err := inBed(func(b *bed) { r = lose(b, c.kind, c.ttl, t) }); err != nil {
+			r, err := worst(c.kind, c.ttl, t, runs)
+			if err != nil {
 				return fmt.Errorf("%s, %s: %w", t, c.kind, err)
 			}
 			fmt.Printf("  %-30s takeover %6d ms, signal %6d ms: %s\n", r.Subject, r.Takeover, r.Signal, r.Seen)

@@ -30,12 +30,13 @@ func main() {
 	list := flag.Bool("list", false, "list the scenarios, and play none")
 	only := flag.String("only", "", "play these scenarios only; names separated by semicolons")
 	compare := flag.Bool("compare", false, "compare when libraries report a loss, instead of playing the scenarios; -only then names libraries")
+	runs := flag.Int("runs", 3, "with -compare, play each trial so often, and keep the smallest margin")
 	file := flag.String("json", "", "write the results to this file")
 	flag.Parse()
 	if *compare {
-		exit(compareAll(names(*only), *file))
+		exit(compareAll(split(*only), *runs, *file))
 	}
-	chosen, err := choose(names(*only))
+	chosen, err := choose(split(*only))
 	if err == nil && *list {
 		fmt.Print(listing(chosen))
 		return
@@ -57,8 +58,8 @@ func exit(err error) {
 // children are the programs that this binary runs in processes of their own.
 var children = map[string]func(args []string) error{"worker": work, "etcd": serveEtcd}
 
-// names splits a flag at semicolons.
-func names(text string) []string {
+// split splits a flag at semicolons.
+func split(text string) []string {
 	if text == "" {
 		return nil
 	}

@@ -97,6 +97,7 @@ var rooms = []room{
 		"driver", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest", "filelock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
+	{folder: "internal/testkit/evidence/", imports: []string{"internal/testkit/evidence", "internal/testkit/sim"}},
 	{folder: "internal/testkit/examtest", imports: []string{"driver/drivertest"}},
 	{folder: "internal/testkit/hosttest", imports: []string{}},
 	{folder: "internal/testkit/mariadbtest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},

@@ -4,7 +4,10 @@ package evidence
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -15,6 +18,8 @@ import (
 type Report struct {
 	Header
 	Suite       []Suite      `json:"suite,omitempty"`
+	Mutants     []Mutants    `json:"mutants,omitempty"`
+	Twins       []Twin       `json:"twins,omitempty"`
 	Simulator   []Class      `json:"simulator,omitempty"`
 	Nemesis     []Nemesis    `json:"nemesis,omitempty"`
 	Faults      []Fault      `json:"faults,omitempty"`
@@ -55,35 +60,51 @@ type Comparison struct {
 	Takeover int64  `json:"takeover_ms"` // from the fault to the successor's acquisition; -1 is none
 	Signal   int64  `json:"signal_ms"`   // from the fault to the holder's signal; -1 is none
 	Overlap  int64  `json:"overlap_ms"`  // how long both considered themselves holders; negative is the margin
+	Runs     int    `json:"runs"`        // of which this has the smallest margin; 0 is one run
 	Seen     string `json:"seen"`
 }
 
 // A Nemesis is one run of faults on one engine.
 type Nemesis struct {
-	Engine       string         `json:"engine"`
-	Seconds      int64          `json:"seconds"`
-	Acquisitions int64          `json:"acquisitions"`
-	Faults       map[string]int `json:"faults"`
-	Violations   int64          `json:"violations"`
-	Seed         uint64         `json:"seed"`
+	Engine       string `json:"engine"`
+	Seconds      int64  `json:"seconds"`
+	Acquisitions int64  `json:"acquisitions"`
+	Faults       int64  `json:"faults"` // that were injected
+	Violations   int64  `json:"violations"`
+	Seed         uint64 `json:"seed"` // of the first round
 }
 
 // A Suite is one run of the conformance suite.
 type Suite struct {
 	Subject string `json:"subject"`
 	Passed  int    `json:"passed"`
-	Skipped int    `json:"skipped"`
+	Skipped int    `json:"skipped"` // cases of features that the engine does not have
 	Failed  int    `json:"failed"`
+}
+
+// Mutants are deliberate faults, and how many of them the tests found.
+type Mutants struct {
+	Where string `json:"where"`
+	Found int    `json:"found"`
+	Total int    `json:"total"`
+}
+
+// A Twin is a comparison of the scripts of one engine with their model.
+type Twin struct {
+	Subject     string `json:"subject"`
+	Sequences   int    `json:"sequences"`
+	Differences int    `json:"differences"`
 }
 
 // A Class is one class of schedules of the simulator.
 type Class struct {
-	Name       string `json:"name"`
-	Model      string `json:"model"` // inside or outside
-	Schedules  int64  `json:"schedules"`
-	Events     int64  `json:"events"`
-	Grants     int64  `json:"grants"`
-	Violations int64  `json:"violations"`
+	Name         string           `json:"name"`
+	About        string           `json:"about"`
+	Model        bool             `json:"model"` // its assumptions are those of the model
+	Schedules    int64            `json:"schedules"`
+	Events       int64            `json:"events"`
+	Acquisitions int64            `json:"acquisitions"`
+	Violations   map[string]int64 `json:"violations,omitempty"`
 }
 
 // A Shim is the test suite of another project, run on fencelock through an adapter.
@@ -104,15 +125,28 @@ type Difference struct {
 }
 
 // NewHeader returns the header of results that a command began to measure at begun and has now.
+// versions are those of libraries; the servers' are added.
 func NewHeader(command string, begun time.Time, versions map[string]string) Header {
-	all := map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go")}
-	for name, version := range versions {
-		all[name] = version
+	all := map[string]string{
+		"Go": strings.TrimPrefix(runtime.Version(), "go"), "Redis": printed("redis-server", "v="), "PostgreSQL": printed("postgres", ") "),
 	}
+	maps.Copy(all, versions)
 	return Header{
 		Date: begun.UTC().Format(time.DateOnly), Command: command, Seconds: int64(time.Since(begun).Seconds()),
 		Cores: runtime.NumCPU(), CPU: procField("/proc/cpuinfo", "model name"), Memory: memory(), Versions: all,
 	}
+}
+
+// printed returns the version that a server's program prints after a mark.
+func printed(program, mark string) string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
+	out, err := exec.Command(append(found, program)[max(0, len(found)-1)], "--version").Output()
+	if err != nil {
+		return "unknown"
+	}
+	_, after, _ := strings.Cut(string(out), mark)
+	version, _, _ := strings.Cut(after, " ")
+	return strings.TrimSpace(version)
 }
 
 // memory returns the machine's memory in GiB.
@@ -136,6 +170,18 @@ func procField(file, name string) string {
 		}
 	}
 	return "unknown"
+}
+
+// Read reads the report in a file.
+func Read(file string) (r Report, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", file, err)
+	}
+	return r, nil
 }
 
 // Write writes a report to a file.
