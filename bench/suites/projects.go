@@ -5,6 +5,8 @@ const (
 	shortTTL    = "TTLs below 100 ms are refused"
 	wrapped     = "the test counts script calls of a wrapped client, which fencelock does not use"
 	internals   = "the test reads the library's own list of waiters"
+	cancelled   = "a cancelled reservation returns its events only if nothing was granted after it"
+	changed     = "a changed limit applies at once, and earlier events keep the time that they took"
 	beyondBurst = "a request for more than the burst is an error, since it can never be granted"
 )
 
@@ -47,6 +49,20 @@ var suites = []suite{
 		also: []string{"errgroup/errgroup.go"},
 		design: map[string]string{
 			"TestWeightedAcquireCanceled": "the error wraps that of the context and names the holder; the test compares with ==",
+		},
+	},
+	{
+		name: "x/time/rate", module: "golang.org/x/time", version: "v0.15.0", engine: "the algorithm of ratelimit",
+		dir: "rate", from: "rate", files: []string{"rate_test.go"},
+		design: map[string]string{
+			"TestCancel1Token":          cancelled,
+			"TestCancelMulti":           cancelled,
+			"TestReserveJumpBackCancel": cancelled,
+			"TestReserveJumpBack":       "after the clock was set back, time counts from the new time",
+			"TestReserveSetLimit":       changed,
+			"TestReserveSetBurst":       changed,
+			"TestReserveSetLimitCancel": changed,
+			"TestSetAfterZeroLimit":     changed,
 		},
 	},
 }
