@@ -125,6 +125,7 @@ EVIDENCE = $(GO) run ./internal/testkit/evidence/cmd/evidence
 .PHONY: peers suites evidence page
 peers: redis postgres ## published faults of other libraries, reproduced; when libraries report a loss
 	$(GO) vet -C bench/peers .
+	$(GO) test -C bench/peers .
 	$(GO) run -C bench/peers . -json "$(CURDIR)/docs/evidence/faults.json"
 	$(GO) run -C bench/peers . -compare -json "$(CURDIR)/docs/evidence/comparison.json"
 suites: redis ## test suites of other projects, run on fencelock

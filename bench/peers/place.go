@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/faults"
@@ -50,14 +49,12 @@ func (b *bed) redisPlace(n int) (p place) {
 		p.direct.Addrs, p.proxied.Addrs = append(p.direct.Addrs, r.Addr()), append(p.proxied.Addrs, proxy.Addr())
 	}
 	p.restart = func() {
-		var all sync.WaitGroup
 		for _, r := range servers {
-			all.Go(func() {
-				r.Kill(b)
-				r.Restart(b)
-			})
+			r.Kill(b)
 		}
-		all.Wait()
+		for _, r := range servers {
+			r.Restart(b)
+		}
 	}
 	return p
 }
