@@ -108,6 +108,7 @@ var rooms = []room{
 	{folder: "internal/testkit/redistest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum"}},
 	{folder: "internal/testkit/sim/", imports: []string{"internal/testkit/sim"}},
+	{folder: "internal/testkit/verdict", imports: []string{"driver", "fence"}},
 	{folder: "internal/testkit/", imports: []string{}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock"}},
@@ -137,7 +138,7 @@ const testkit = "internal/testkit/"
 var mayTest = []string{
 	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
 	"internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/objecttest", "internal/testkit/pgtest",
-	"internal/testkit/redistest",
+	"internal/testkit/redistest", "internal/testkit/verdict",
 }
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
