@@ -77,12 +77,25 @@ func TestClosed(t *testing.T) {
 		"an attempt while it is held": {scene: scene{
 			acquisitions: two, waits: []history.Wait{attempt("w", 1)},
 		}},
-		"a waiter until the end":     {scene: scene{acquisitions: two, waits: []history.Wait{pending(failed("w", 12, 20))}}, want: 8},
-		"a waiter that was frozen":   {scene: scene{acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{freeze("w", 1, 8)}}, want: 2},
-		"another one was frozen":     {scene: scene{acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{freeze("v", 1, 8)}}, want: 8},
-		"the server stood still":     {scene: scene{acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{server}}, want: 3},
-		"a waiter died in between":   {scene: scene{acquisitions: two, waits: []history.Wait{died(failed("v", 1, 7)), got("b", "w", 1, 10)}}, want: 5},
-		"a waiter failed in a fault": {scene: scene{acquisitions: two, waits: []history.Wait{failed("v", 1, 7), got("b", "w", 1, 10)}, faults: []history.Fault{freeze("v", 2, 3)}}, want: 5},
+		"a waiter until the end":                   {scene: scene{acquisitions: two, waits: []history.Wait{pending(failed("w", 12, 20))}}, want: 8},
+		"a waiter that was frozen":                 {scene: scene{acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{freeze("w", 1, 8)}}, want: 2},
+		"another one was frozen":                   {scene: scene{acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{freeze("v", 1, 8)}}, want: 8},
+		"the server stood still":                   {scene: scene{acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{server}}, want: 3},
+		"a waiter died in between":                 {scene: scene{acquisitions: two, waits: []history.Wait{died(failed("v", 1, 7)), got("b", "w", 1, 10)}}, want: 5},
+		"a waiter failed in a fault":               {scene: scene{acquisitions: two, waits: []history.Wait{failed("v", 1, 7), got("b", "w", 1, 10)}, faults: []history.Fault{freeze("v", 2, 3)}}, want: 5},
+		"a waiter died, and nobody else wanted it": {scene: scene{acquisitions: two, waits: []history.Wait{died(failed("v", 3, 7))}}},
+		"attempts while another one waits": {scene: scene{
+			acquisitions: two, waits: []history.Wait{died(failed("v", 3, 9)), attempt("w", 4), attempt("w", 8)},
+		}},
+		"a fault within a fault": {scene: scene{
+			acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{freeze("w", 1, 8), freeze("w", 2, 3)},
+		}, want: 2},
+		"a fault that came later": {scene: scene{
+			acquisitions: two, waits: []history.Wait{failed("v", 1, 20)}, faults: []history.Fault{freeze("v", 14, 15)},
+		}, want: 8},
+		"a holder beside a longer one": {scene: scene{
+			acquisitions: []history.Acquisition{held("a", 0, 6), held("c", 1, 2), two[1]}, waits: []history.Wait{got("b", "w", 1, 10)},
+		}, want: 4},
 		"others hold it again and again": {scene: scene{
 			acquisitions: []history.Acquisition{held("a", 0, 2), held("b", 3, 5), held("c", 9, 10)}, waits: []history.Wait{failed("w", 1, 20)},
 		}, want: 10},

@@ -192,3 +192,48 @@ func TestPlantedErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestSearch: a limit counts from the grant, which may be before acquire returns, and the search
+// reaches the end of a long history.
+func TestSearch(t *testing.T) {
+	h := &history.History{}
+	for i := range 1200 {
+		h.Acquisitions = append(h.Acquisitions, grant(int64(i+1), i, i, i+1))
+	}
+	if h.Judge(history.Rules{Search: time.Minute}); len(h.Violations)+len(h.Undecided) > 0 {
+		t.Fatal(h.Violations, h.Undecided)
+	}
+	h.Acquisitions = append(h.Acquisitions, share(grant(2000, 2000, 2005, 2008), 1), share(grant(2001, 2000, 2001, 2003), 1))
+	if h.Judge(history.Rules{}); len(h.Violations) > 0 {
+		t.Fatal(h.Violations)
+	}
+	if h.Judge(history.Rules{Search: time.Minute}); len(h.Violations) != 1 || h.Violations[0].Rule != history.NoOrder {
+		t.Error(h.Violations)
+	}
+	if h.Judge(history.Rules{Search: 1}); len(h.Violations) > 0 || len(h.Undecided) != 1 {
+		t.Error("decided without time", h.Violations)
+	}
+}
+
+func TestIgnoredMinHolds(t *testing.T) {
+	first, second := grant(1, 0, 1, 2), grant(2, 0, 3, 4)
+	first.MinHold = sec(5)
+	h := &history.History{Acquisitions: []history.Acquisition{first, second}}
+	if h.Judge(history.Rules{}); len(h.Violations) != 1 || h.Violations[0].Rule != history.MinHold {
+		t.Error(h.Violations)
+	}
+	if h.Judge(history.Rules{IgnoreMinHolds: true}); len(h.Violations) > 0 {
+		t.Error(h.Violations)
+	}
+}
+
+// TestWritesOfOneHolder: a holder may write twice.
+func TestWritesOfOneHolder(t *testing.T) {
+	w := history.GuardedWrite{Name: "n", Token: 1, From: 1, At: 2}
+	again := w
+	again.From, again.At = 3, 4
+	h := &history.History{Writes: []history.GuardedWrite{w, again}}
+	if h.Judge(history.Rules{}); len(h.Violations) > 0 {
+		t.Error(h.Violations)
+	}
+}

@@ -20,7 +20,7 @@ func TestStats(t *testing.T) {
 	}
 	frozen, shared := held("frozen", 110, 111), held("shared", 120, 121)
 	frozen.Deadline, frozen.Lost = sec(115), sec(130)
-	shared.Shared, shared.Lost = true, sec(122)
+	shared.Shared, shared.Lost, shared.Deadline = true, sec(122), sec(124)
 	also := held("also", 123, 124)
 	also.Shared = true
 	h.Acquisitions = append(h.Acquisitions, frozen, shared, also, held("last", 125, 126))
@@ -46,17 +46,18 @@ func TestStats(t *testing.T) {
 // greater than one that was known before is a violation.
 func TestExpected(t *testing.T) {
 	overlap := []history.Acquisition{grant(1, 0, 1, 3), grant(2, 1, 2, 4)}
+	both := []history.Acquisition{grant(2, 0, 1, 3), grant(1, 1, 2, 4)} // called before the other one returned
 	disorder := []history.Acquisition{grant(2, 0, 1, 2), grant(1, 2, 3, 4)}
 	for _, c := range []struct {
 		all            []history.Acquisition
 		found, allowed int
-	}{{overlap, 0, 1}, {disorder, 1, 0}} {
+	}{{overlap, 0, 1}, {disorder, 1, 0}, {both, 0, 2}} {
 		h := &history.History{Acquisitions: c.all}
 		h.Judge(history.Rules{TwoHolders: true})
 		if len(h.Violations) != c.found || len(h.Expected) != c.allowed {
 			t.Errorf("violations %v, expected %v", h.Violations, h.Expected)
 		}
-		if n := h.Stats().Found; n[history.Overlap]+n[history.TokenOrder] != 1 {
+		if n := h.Stats().Found; n[history.Overlap]+n[history.TokenOrder] != c.found+c.allowed {
 			t.Errorf("%v", n)
 		}
 	}

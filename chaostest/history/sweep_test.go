@@ -50,6 +50,7 @@ func TestSweep(t *testing.T) {
 		"the same token":           {history: []history.Acquisition{grant(1, 0, 1, 2), grant(1, 0, 3, 4)}, want: "token not greater"},
 		"a smaller token":          {history: []history.Acquisition{grant(2, 0, 1, 2), grant(1, 0, 3, 4)}, want: "token not greater"},
 		"smaller after shared":     {history: []history.Acquisition{share(grant(2, 0, 1, 2), 0), grant(1, 0, 3, 4)}, want: "token not greater"},
+		"received too late":        {history: []history.Acquisition{grant(2, 0, 1, 9), grant(1, 0, 5, 0)}},
 		"shared in any order":      {history: []history.Acquisition{share(grant(2, 0, 1, 9), 0), share(grant(1, 0, 3, 9), 0)}},
 		"shared, one called later": {history: []history.Acquisition{share(grant(2, 0, 1, 9), 0), share(grant(1, 2, 3, 9), 0)}, want: "token not greater"},
 	} {
