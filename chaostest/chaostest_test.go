@@ -101,8 +101,7 @@ func TestKill(t *testing.T) {
 		t.Error(err)
 	}
 	h = run.Await("second process", func(h *history.History) bool { return len(h.Acquisitions) == 2 })
-	i := slices.IndexFunc(h.Workers, func(w history.Worker) bool { return w.Name == "w" })
-	if w := h.Workers[i]; len(w.Births) != 2 || len(w.Deaths) != 2 {
+	if w := h.Workers[0]; len(h.Workers) != 1 || len(w.Births) != 2 || len(w.Deaths) != 2 {
 		t.Errorf("%+v", w)
 	}
 }

@@ -53,7 +53,7 @@ func (a Acquisition) holds(end time.Duration) span {
 
 // closed calls see with the stretches of all names, one for each gap.
 func (h *History) closed(see func(Stretch)) {
-	faults := newTroubles(h.Faults)
+	faults := newTroubles(h.Faults, h.Rules.Recovery)
 	names := map[string]*closing{}
 	of := func(name string) *closing {
 		if names[name] == nil {
@@ -168,9 +168,11 @@ type troubles struct {
 	faults []Fault
 }
 
-func newTroubles(faults []Fault) *troubles {
-	t := &troubles{worker: map[string][]span{}, faults: faults}
-	for _, f := range faults {
+func newTroubles(faults []Fault, recovery time.Duration) *troubles {
+	t := &troubles{worker: map[string][]span{}, faults: slices.Clone(faults)}
+	for i := range t.faults {
+		f := &t.faults[i]
+		f.To += recovery
 		if f.Server != "" {
 			t.all = append(t.all, span{f.From, f.To})
 		}

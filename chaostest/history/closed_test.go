@@ -13,6 +13,7 @@ type scene struct {
 	acquisitions []history.Acquisition
 	waits        []history.Wait
 	faults       []history.Fault
+	recovery     time.Duration
 }
 
 // held is an acquisition by worker w from one second to another.
@@ -109,9 +110,12 @@ func TestClosed(t *testing.T) {
 			a.Deadline, a.Lost, a.Ended = sec(4), sec(9), sec(9)
 			return a
 		}(), two[1]}, waits: []history.Wait{got("b", "w", 1, 10)}}, want: 6},
+		"a recovery after a fault": {scene: scene{
+			acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{freeze("w", 1, 6)}, recovery: sec(1),
+		}, want: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &history.History{Acquisitions: c.acquisitions, Waits: c.waits, Faults: c.faults, Length: sec(20)}
+			h := &history.History{Acquisitions: c.acquisitions, Waits: c.waits, Faults: c.faults, Length: sec(20), Rules: history.Rules{Recovery: c.recovery}}
 			var longest history.Stretch
 			if all := h.Stats().Closed; len(all) > 0 {
 				longest = all[0]
@@ -120,7 +124,7 @@ func TestClosed(t *testing.T) {
 				t.Fatalf("%+v, want %d s", longest, c.want)
 			}
 			for _, bound := range []time.Duration{longest.Length() - 1, longest.Length()} {
-				h.Judge(history.Rules{Death: bound, Closed: bound, IgnoreMinHolds: true})
+				h.Judge(history.Rules{Death: bound, Closed: bound, Recovery: c.recovery, IgnoreMinHolds: true})
 				found := slices.ContainsFunc(h.Violations, func(v history.Violation) bool {
 					return v.Rule == map[bool]string{false: history.ClosedName, true: history.SlowDeath}[c.died]
 				})

@@ -39,6 +39,9 @@ type Rules struct {
 	// it or tries to acquire it. A grant that never reached its waiter closes a lock for a TTL, so
 	// with faults the bound is not less. 0 means that this is not judged.
 	Closed time.Duration `json:"closed,omitempty"`
+	// Recovery is for how long after a fault Death and Closed still count it as present: until
+	// clients have connected again, and a server that was restarted grants locks again.
+	Recovery time.Duration `json:"recovery,omitempty"`
 	// Search is how long to search for an order in which a lock could have granted the acquisitions.
 	// 0 means that this is not judged.
 	Search time.Duration `json:"search,omitempty"`

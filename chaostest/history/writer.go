@@ -21,13 +21,17 @@ type Writer struct {
 }
 
 // Create creates the file of this process in dir, and records the birth of worker. No two processes
-// that run at the same time may be the same worker.
+// that run at the same time may be the same worker. A test that records only faults and the deaths
+// of others has no worker.
 func Create(dir, worker string) (*Writer, error) {
 	file, err := os.CreateTemp(dir, "events-*.jsonl")
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{worker, file}
+	if worker == "" {
+		return w, nil
+	}
 	host, _ := os.Hostname() // without one the host is unknown
 	if err := w.Write(Event{Kind: Birth, Host: host}); err != nil {
 		_ = file.Close()

@@ -3,6 +3,8 @@ package record_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log"
 	"testing"
 
 	"github.com/fencelock/fencelock"
@@ -11,6 +13,23 @@ import (
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/memlock"
 )
+
+func ExampleTracer() {
+	w, err := history.FromEnv() // nil, unless a test has started this program
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: record.Tracer(w)})
+	err = locks.Do(context.Background(), "invoice:42", func(ctx context.Context) error {
+		began := history.Now()
+		fmt.Println("write to a guarded resource")
+		return record.Wrote(ctx, w, began, 0)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: write to a guarded resource
+}
 
 // A program is one process that records what it does.
 type program struct {
