@@ -79,7 +79,7 @@ func (h *History) closed(see func(Stretch)) {
 // A closing finds the stretches of one name.
 type closing struct {
 	faults *troubles
-	known  []gap // not gaps, but holds
+	known  []gap // holds, not gaps
 	waits  []Wait
 }
 
@@ -122,6 +122,9 @@ func (c *closing) gaps(length time.Duration) (all []gap) {
 		if t.from > last.to {
 			all = append(all, gap{span{last.to, t.from}, last.after, last.died})
 		}
+		if t.after == "" { // no holder: it is still the one before that left the lock
+			t.after, t.died = last.after, last.died
+		}
 		if t.to >= last.to {
 			last = t
 		}
@@ -139,8 +142,8 @@ func (c *closing) unknown(w Wait) bool {
 }
 
 // shown returns the part of g in which w shows that the lock could not be acquired. A lock that is
-// free does not close by itself: if w failed while no other process wanted the lock, it was closed
-// since the gap began.
+// free does not close by itself: if w failed, it was closed since the gap began, unless w was not
+// alone. Attempts at the same time can make one another fail.
 func (c *closing) shown(w Wait, g gap, alone bool) Stretch {
 	s := Stretch{w.Name, max(g.from, w.From), min(g.to, w.To), g.after, g.died, w.ID, w.Try}
 	pending := !w.Granted && !w.Held && w.Text == "" // at the end of the history

@@ -110,6 +110,9 @@ func TestClosed(t *testing.T) {
 			a.Deadline, a.Lost, a.Ended = sec(4), sec(9), sec(9)
 			return a
 		}(), two[1]}, waits: []history.Wait{got("b", "w", 1, 10)}}, want: 6},
+		"a dead holder and a waiter of its process": {scene: scene{
+			acquisitions: []history.Acquisition{dead("a", 0, 2), two[1]}, waits: []history.Wait{died(failed("w", 1, 2)), got("b", "v", 1, 10)},
+		}, want: 8, died: true},
 		"a recovery after a fault": {scene: scene{
 			acquisitions: two, waits: []history.Wait{got("b", "w", 1, 10)}, faults: []history.Fault{freeze("w", 1, 6)}, recovery: sec(1),
 		}, want: 3},

@@ -141,3 +141,51 @@ type Worker struct {
 	Births []time.Duration `json:"births,omitempty"`
 	Deaths []time.Duration `json:"deaths,omitempty"`
 }
+
+// StartAt makes origin, by the clock of [Now], the start of h. What happened before has a negative
+// time.
+func (h *History) StartAt(origin time.Duration) {
+	by := origin - h.Origin
+	h.Origin, h.Length = origin, h.Length-by
+	move := func(times ...*time.Duration) {
+		for _, at := range times {
+			*at -= by
+		}
+	}
+	optional := func(times ...*time.Duration) { // 0 says that there is none
+		for _, at := range times {
+			if *at != 0 {
+				*at -= by
+			}
+		}
+	}
+	for i := range h.Workers {
+		for _, times := range [][]time.Duration{h.Workers[i].Births, h.Workers[i].Deaths} {
+			for k := range times {
+				move(&times[k])
+			}
+		}
+	}
+	for i := range h.Acquisitions {
+		a := &h.Acquisitions[i]
+		move(&a.Called, &a.Returned)
+		optional(&a.Until, &a.Lost, &a.Deadline, &a.Ended, &a.Died)
+	}
+	for i := range h.Waits {
+		move(&h.Waits[i].From, &h.Waits[i].To)
+	}
+	for i := range h.Writes {
+		move(&h.Writes[i].From, &h.Writes[i].At)
+	}
+	for i := range h.Faults {
+		move(&h.Faults[i].From, &h.Faults[i].To)
+	}
+	for i := range h.Wrong {
+		move(&h.Wrong[i].At)
+	}
+	for _, all := range [][]Violation{h.Violations, h.Expected} {
+		for i := range all {
+			move(&all[i].At)
+		}
+	}
+}

@@ -60,6 +60,7 @@ func (h *History) Judge(r Rules) {
 			more, decided := search(of, end)
 			if all = more; !decided {
 				h.Undecided = append(h.Undecided, name)
+				slices.Sort(h.Undecided)
 			}
 		}
 		h.note(all)
@@ -71,7 +72,9 @@ func (h *History) Judge(r Rules) {
 		h.note([]finding{{v, true}})
 	}
 	for _, all := range [][]Violation{h.Violations, h.Expected} {
-		slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+		slices.SortStableFunc(all, func(a, b Violation) int {
+			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name))
+		})
 	}
 }
 
@@ -102,7 +105,7 @@ func (h *History) judgeClosed() (found []finding) {
 		}
 		found = append(found, finding{Violation{
 			rule, s.Name, s.To, s.After, s.By,
-			fmt.Sprintf("%s from %v to %v: %s, and %s %s in vain; the bound is %v", s.Name, s.From, s.To, text, s.By, how, bound),
+			fmt.Sprintf("%s from %v to %v: %s, and %s %s; the bound is %v", s.Name, s.From, s.To, text, s.By, how, bound),
 		}, true})
 	})
 	return found
