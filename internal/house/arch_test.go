@@ -336,6 +336,21 @@ func TestWithoutPgx(t *testing.T) {
 	}
 }
 
+// TestWithoutExporters: users of the root module download no OpenTelemetry and no Prometheus.
+func TestWithoutExporters(t *testing.T) {
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text := readText(t, name)
+		for _, module := range []string{"go.opentelemetry.io", "github.com/prometheus"} {
+			if strings.Contains(text, module) {
+				t.Errorf("%s has %s", name, module)
+			}
+		}
+	}
+	if !strings.Contains(readText(t, "otelfencelock/go.sum"), "go.opentelemetry.io") || !strings.Contains(readText(t, "promfencelock/go.sum"), "github.com/prometheus") {
+		t.Error("this test does not see what the exporters download")
+	}
+}
+
 // reaches says by which files a package, its tests or what they import reach clients.
 func reaches(all []sourceFile, folder string, clients ...string) (ways []string) {
 	seen := map[string]bool{}

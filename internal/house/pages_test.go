@@ -1,6 +1,8 @@
 package house_test
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -74,66 +76,6 @@ func main() {
 }
 `
 
-// exporterProgram scrapes the exporter of docs/observability.md.
-const exporterProgram = `package main
-
-import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"slices"
-	"strings"
-	"sync/atomic"
-	"time"
-
-	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/memlock"
-)
-
-func main() {
-	engine, e := memlock.New(nil), &Exporter{}
-	e.Locks = fencelock.New(engine, &fencelock.Config{Tracer: e.Tracer()})
-	lock, _ := e.Locks.Acquire(context.Background(), "a")
-	_, _ = e.Locks.TryAcquire(context.Background(), "a")
-	_, _ = e.Locks.TryAcquire(context.Background(), "")
-	lost, _ := e.Locks.Acquire(context.Background(), "b")
-	engine.Lose("b")
-	<-lost.Context().Done()
-	for deadline := time.Now().Add(time.Minute); e.lost.Load() == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond) // losses are told a little later
-	}
-	w := httptest.NewRecorder()
-	e.ServeHTTP(w, nil)
-	lines := strings.Split(strings.TrimSpace(w.Body.String()), "\n")
-	slices.Sort(lines)
-	for _, line := range lines {
-		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "seconds") {
-			fmt.Println(line)
-		}
-	}
-	_ = lock.Release()
-	links()
-}
-
-func links() {
-	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	engine, linked := memlock.New(nil), make(chan string, 1)
-	holder := fencelock.New(engine, &fencelock.Config{Tracer: Linked(
-		func(context.Context) string { return trace }, func(context.Context, string) {})})
-	waiter := fencelock.New(engine, &fencelock.Config{Tracer: Linked(
-		func(context.Context) string { return "" }, func(_ context.Context, to string) { linked <- to })})
-	lock, _ := holder.Acquire(context.Background(), "a")
-	go func() { // ends when the lock is released
-		next, _ := waiter.Acquire(context.Background(), "a")
-		_ = next.Release()
-	}()
-	fmt.Println("linked to the holder:", <-linked == trace)
-	_ = lock.Release()
-}
-`
-
 // The Go blocks of a page compile, and do what the page says.
 func TestPagesGo(t *testing.T) {
 	for page, c := range map[string]struct{ program, want string }{
@@ -144,17 +86,6 @@ POST /invoices/4 409
 POST /invoices/5 503
 GET / 200
 GET / 421
-`},
-		"docs/observability.md": {exporterProgram, `fencelock_acquisitions_total{outcome="acquired"} 2
-fencelock_acquisitions_total{outcome="failed"} 1
-fencelock_acquisitions_total{outcome="held"} 1
-fencelock_acquisitions_total{outcome="unavailable"} 0
-fencelock_held 1
-fencelock_lost_total 1
-fencelock_renewals_failed_total 0
-fencelock_renewals_total 0
-fencelock_waiting 0
-linked to the holder: true
 `},
 	} {
 		t.Run(page, func(t *testing.T) {
@@ -169,5 +100,47 @@ linked to the holder: true
 				t.Errorf("printed\n%s, want\n%s", out, c.want)
 			}
 		})
+	}
+}
+
+// TestObservabilityPage: the Go of the page is part of the examples of the two exporters, which run,
+// and both have the metrics of its table, under the names that an exporter of OpenTelemetry gives
+// them.
+func TestObservabilityPage(t *testing.T) {
+	const page = "docs/observability.md"
+	examples := dedent(readText(t, "promfencelock/example_test.go")) + dedent(readText(t, "otelfencelock/example_test.go"))
+	for _, b := range readBlocks(t, page) {
+		if b.language == "go" && !strings.Contains(examples, b.text) {
+			t.Errorf("%s:%d: not part of an example of promfencelock or otelfencelock", page, b.line)
+		}
+	}
+	var documented, prom, otel []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(fencelock_\\w+)` \\|").FindAllStringSubmatch(readText(t, page), -1) {
+		documented = append(documented, m[1])
+	}
+	of := readText(t, "promfencelock/metrics.go")
+	for _, m := range regexp.MustCompile(`(NewDesc|histogram|counter)\("(\w+)"`).FindAllStringSubmatch(of, -1) {
+		name := "fencelock_" + strings.TrimPrefix(m[2], "fencelock_")
+		if m[1] == "counter" {
+			name += "_total"
+		}
+		prom = append(prom, name)
+	}
+	of = readText(t, "otelfencelock/metrics.go")
+	for _, m := range regexp.MustCompile(`(\w+)\("([a-z.]+)", (?:metric\.WithUnit\()?"([^"]+)"`).FindAllStringSubmatch(of, -1) {
+		name := "fencelock_" + strings.ReplaceAll(strings.TrimPrefix(m[2], "fencelock."), ".", "_")
+		switch {
+		case m[3] == "s":
+			name += "_seconds"
+		case m[1] == "counter":
+			name += "_total"
+		}
+		otel = append(otel, name)
+	}
+	for what, names := range map[string][]string{"promfencelock": prom, "otelfencelock": otel} {
+		slices.Sort(names)
+		if slices.Sort(documented); !slices.Equal(documented, names) || len(names) < 18 {
+			t.Errorf("%s documents %q, and %s has %q", page, documented, what, names)
+		}
 	}
 }

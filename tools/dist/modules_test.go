@@ -51,21 +51,29 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 	command(t, filepath.Join(home, "bin/fencelockvet"), "help")
 
 	user := t.TempDir()
-	program := "package main\n\nimport _ \"github.com/fencelock/fencelock/fence/fencegrpc\"\n\nfunc main() {}\n"
+	program := "package main\n\nimport (\n"
+	nested := []string{"fence/fencegrpc", "otelfencelock", "promfencelock"}
+	for _, dir := range nested {
+		program += "\t_ \"github.com/fencelock/fencelock/" + dir + "\"\n"
+	}
+	program += ")\n\nfunc main() {}\n"
 	for name, text := range map[string]string{"go.mod": "module example.com/user\n\ngo 1.26.0\n", "main.go": program} {
 		if err := os.WriteFile(filepath.Join(user, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	goIn(user, "get", "github.com/fencelock/fencelock/fence/fencegrpc@latest")
+	for _, dir := range nested {
+		goIn(user, "get", "github.com/fencelock/fencelock/"+dir+"@latest")
+	}
 	used := goIn(user, "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", ".")
-	for _, want := range []string{"github.com/fencelock/fencelock " + testVersion, "github.com/fencelock/fencelock/fence/fencegrpc " + testVersion} {
+	for _, dir := range append(nested, "") {
+		want := strings.TrimSuffix("github.com/fencelock/fencelock/"+dir, "/") + " " + testVersion
 		if !strings.Contains(used, want+"\n") {
 			t.Errorf("%s is not used", want)
 		}
 	}
 	// At the commit of the release the modules load with what their go.sum has.
-	for _, dir := range []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet"} {
+	for _, dir := range append(nested, "cmd/fencelock/mandoc", "fencelockvet") {
 		goIn(filepath.Join(source, dir), "list", "-mod=readonly", "-deps", "./...")
 	}
 }
