@@ -150,11 +150,11 @@ type Store struct {
 // none (Redlock). All users of a key must use the same two engines, because the records compare the
 // tokens of the locks.
 //
-// Runs use the TTL, the grace, the note and OnWait of locks; other options are ignored. New does no
+// Runs use the TTL, the grace, the note, the kind and OnWait of locks; other options are ignored. New does no
 // I/O. cfg may be nil.
 func New(locks *fencelock.Locker, records fencelock.Records, cfg *Config) *Store {
 	o := locks.Options()
-	o = fencelock.Options{TTL: o.TTL, Grace: o.Grace, Note: o.Note, OnWait: o.OnWait}
+	o = fencelock.Options{TTL: o.TTL, Grace: o.Grace, Note: o.Note, Kind: o.Kind, OnWait: o.OnWait}
 	s := &Store{locks: locks.WithOnly(o), records: records, flights: &flights{all: map[string]*flight{}}}
 	s.readers = s.locks.With(fencelock.Options{Shared: true})
 	if cfg != nil {

@@ -26,8 +26,7 @@ const (
 
 // metrics are the instruments and their series.
 type metrics struct {
-	acquire, hold, release, renewal, margin, run metric.Float64Histogram
-
+	acquire, hold, release, renewal, margin, run                            metric.Float64Histogram
 	failures, losses, refusals, terms, renewals, ticks, outcomes, decisions metric.Int64Counter
 
 	locks                *lockmetrics.Table[lockSeries]

@@ -13,58 +13,64 @@ import (
 	"github.com/fencelock/fencelock/internal/lockmetrics"
 )
 
-// The attributes of spans, and of their events and links.
+// The attributes that both spans of a lock have, and some of their events.
 const (
-	nameKey       = attribute.Key("fencelock.name")
-	lockEngineKey = attribute.Key("fencelock.engine")
-	lockModeKey   = attribute.Key("fencelock.mode")
-	lockKindKey   = attribute.Key("fencelock.kind")
-	tokenKey      = attribute.Key("fencelock.token")
-	queuedKey     = attribute.Key("fencelock.queued") // seconds
-	positionKey   = attribute.Key("fencelock.position")
-	resourceKey   = attribute.Key("fencelock.resource")
-	floorKey      = attribute.Key("fencelock.floor")
-	hostKey       = attribute.Key("fencelock.holder.host")
-	pidKey        = attribute.Key("fencelock.holder.pid")
+	nameKey  = attribute.Key("fencelock.name")
+	engineOf = attribute.Key("fencelock.engine")
+	modeOf   = attribute.Key("fencelock.mode")
+	kindOf   = attribute.Key("fencelock.kind")
+	tokenKey = attribute.Key("fencelock.token")
 )
 
-// rootKey is the context key of an acquisition whose span has no parent.
-type rootKey struct{}
+// acquiring is the context of an acquisition.
+type acquiring struct {
+	context.Context
+	span trace.Span
+	root bool // span has no parent
+}
+
+// acquiringKey is the context key of an acquiring.
+type acquiringKey struct{}
+
+// Value implements context.Context.
+func (a *acquiring) Value(key any) any {
+	if key == (acquiringKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
+}
 
 // startAcquire starts the span of an acquisition. The engine stores its traceparent with the lock.
 func (r *reporter) startAcquire(ctx context.Context, d fencelock.TraceAcquireStart) context.Context {
-	if !trace.SpanContextFromContext(ctx).IsValid() {
-		ctx = context.WithValue(ctx, rootKey{}, true)
-	}
+	root := !trace.SpanContextFromContext(ctx).IsValid()
 	ctx, span := r.tracer.Start(ctx, "fencelock.acquire")
 	if span.IsRecording() {
-		span.SetAttributes(nameKey.String(d.Name), lockEngineKey.String(d.Engine), lockModeKey.String(d.Mode.String()), lockKindKey.String(d.Kind))
+		span.SetAttributes(nameKey.String(d.Name), engineOf.String(d.Engine), modeOf.String(d.Mode.String()), kindOf.String(d.Kind))
 	}
 	if sc := span.SpanContext(); sc.IsValid() {
 		ctx = fencelock.WithTrace(ctx, traceparent(sc))
 	}
-	return ctx
+	return &acquiring{ctx, span, root}
 }
 
 // endAcquire ends the span of an acquisition. The answer "held" is no error.
-func (r *reporter) endAcquire(ctx context.Context, d fencelock.TraceAcquireEnd, failure string) {
-	span := trace.SpanFromContext(ctx)
-	defer span.End()
+func (r *reporter) endAcquire(a *acquiring, d fencelock.TraceAcquireEnd, failure string) {
+	defer a.span.End()
 	if d.Held != nil && d.Held.Trace != "" {
-		link(span, d.Held)
+		link(a.span, d.Held)
 	}
 	if d.Queued > 0 {
-		span.SetAttributes(queuedKey.Float64(d.Queued.Seconds()), positionKey.Int(d.Position))
+		a.span.SetAttributes(attribute.Float64("fencelock.queued", d.Queued.Seconds()), attribute.Int("fencelock.position", d.Position))
 	}
 	if failure == "" {
-		if ctx.Value(rootKey{}) != nil {
-			r.roots.Store(d.TraceLock, span.SpanContext())
+		if a.root {
+			r.roots.Store(d.TraceLock, a.span.SpanContext())
 		}
 		return
 	}
-	span.SetAttributes(errorKey.String(failure))
+	a.span.SetAttributes(errorKey.String(failure))
 	if failure != "held" && failure != "timeout" && failure != "canceled" {
-		span.SetStatus(codes.Error, d.Err.Error())
+		a.span.SetStatus(codes.Error, d.Err.Error())
 	}
 }
 
@@ -73,13 +79,13 @@ func link(span trace.Span, held *fencelock.HeldError) {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": held.Trace})
 	span.AddLink(trace.Link{
 		SpanContext: trace.SpanContextFromContext(ctx),
-		Attributes:  []attribute.KeyValue{hostKey.String(held.Host), pidKey.Int(held.PID)},
+		Attributes:  []attribute.KeyValue{attribute.String("fencelock.holder.host", held.Host), attribute.Int("fencelock.holder.pid", held.PID)},
 	})
 }
 
 // startHold starts the span of a hold: below the caller's span or, if there is none, below that of
 // the acquisition, so that both are in the trace that waiters link to.
-func (r *reporter) startHold(ctx context.Context, d fencelock.TraceLock) context.Context {
+func (r *reporter) startHold(ctx context.Context, d fencelock.TraceLock) (context.Context, trace.Span) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		if root, ok := r.roots.LoadAndDelete(d); ok {
 			ctx = trace.ContextWithSpanContext(ctx, root.(trace.SpanContext))
@@ -87,9 +93,9 @@ func (r *reporter) startHold(ctx context.Context, d fencelock.TraceLock) context
 	}
 	ctx, span := r.tracer.Start(ctx, "fencelock.hold")
 	if span.IsRecording() {
-		span.SetAttributes(nameKey.String(d.Name), lockEngineKey.String(d.Engine), lockModeKey.String(d.Mode.String()), lockKindKey.String(d.Kind), tokenKey.Int64(d.Token))
+		span.SetAttributes(nameKey.String(d.Name), engineOf.String(d.Engine), modeOf.String(d.Mode.String()), kindOf.String(d.Kind), tokenKey.Int64(d.Token))
 	}
-	return ctx
+	return ctx, span
 }
 
 // endHold ends the span of a hold.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
@@ -93,8 +94,8 @@ func (r *reporter) acquireEnd(ctx context.Context, d fencelock.TraceAcquireEnd) 
 	if d.Queued > 0 {
 		s.waiting.Add(-1)
 	}
-	if r.tracer != nil {
-		r.endAcquire(ctx, d, failure)
+	if a, ok := ctx.Value(acquiringKey{}).(*acquiring); ok {
+		r.endAcquire(a, d, failure)
 	}
 }
 
@@ -103,10 +104,13 @@ func (r *reporter) holdStart(ctx context.Context, d fencelock.TraceLock) context
 	if d.Kind == fencelock.KindElection {
 		r.terms.Add(ctx, 1, s.add...)
 	}
-	if r.tracer != nil {
-		ctx = r.startHold(ctx, d)
+	if r.tracer == nil {
+		return lockmetrics.Begin(ctx, d, s, &s.holds)
 	}
-	return lockmetrics.Begin(ctx, d, s, &s.holds)
+	ctx, span := r.startHold(ctx, d)
+	h := lockmetrics.Begin(ctx, d, s, &s.holds)
+	h.Span = span
+	return h
 }
 
 func (r *reporter) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
@@ -121,8 +125,8 @@ func (r *reporter) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
 		r.hold.Record(ctx, d.Held.Seconds(), h.Series.lost...)
 		r.losses.Add(ctx, 1, h.Series.losses[lockmetrics.Loss(d.Lost)]...)
 	}
-	if r.tracer != nil {
-		endHold(trace.SpanFromContext(h.Context), d)
+	if span, ok := h.Span.(trace.Span); ok {
+		endHold(span, d)
 	}
 }
 
@@ -137,10 +141,10 @@ func (r *reporter) releaseEnd(ctx context.Context, d fencelock.TraceReleaseEnd) 
 }
 
 func (r *reporter) stale(ctx context.Context, d fencelock.TraceStale) {
-	s := r.locks.Of(d.Engine, d.Mode.String(), d.Kind, d.Name)
+	s := r.of(fencelock.TraceLock{Name: d.Name, Mode: d.Mode, Kind: d.Kind, Engine: d.Engine})
 	r.refusals.Add(ctx, 1, s.add...)
 	if r.tracer != nil {
 		trace.SpanFromContext(ctx).AddEvent("fencelock.fence.refused", trace.WithAttributes(
-			resourceKey.String(d.Resource), nameKey.String(d.Name), tokenKey.Int64(d.Token), floorKey.Int64(d.Floor)))
+			attribute.String("fencelock.resource", d.Resource), nameKey.String(d.Name), tokenKey.Int64(d.Token), attribute.Int64("fencelock.floor", d.Floor)))
 	}
 }

@@ -67,6 +67,7 @@ func (h *Holds) remove(one *entry) {
 type Held[T any] struct {
 	context.Context
 	Series *T
+	Span   any // for the exporter; may be nil
 
 	lock  fencelock.TraceLock
 	holds *Holds
