@@ -1,6 +1,6 @@
 # All targets need Go and a C compiler (for the race detector). The tests start private servers:
-# Redis, PostgreSQL and MariaDB must be installed and need not run. .ci/need installs what is
-# missing, or prints how to.
+# Redis, PostgreSQL and MariaDB must be installed and need not run, and promtool of Prometheus.
+# .ci/need installs what is missing, or prints how to.
 
 GO ?= go
 # Most tests wait for servers, so more tests than cores run at once. Only as many packages as cores
@@ -31,7 +31,7 @@ quick: check lint ## while working: checks, lint, the core, the conformance suit
 
 # The tests of fencelockvet read the root module, which the test cache does not notice.
 .PHONY: test
-test: check redis postgres mariadb shells ## all tests, with the race detector; CI runs this
+test: check redis postgres mariadb prometheus shells ## all tests, with the race detector; CI runs this
 	$(TEST) -timeout 25m -p $(PACKAGES) -parallel $(PARALLEL) $(LONG) ./...
 	cd fence/fencegrpc && $(TEST) ./...
 	cd otelfencelock && $(TEST) ./...
@@ -154,6 +154,6 @@ pictures: ## draw docs/pictures/*.svg again, from the data next to them
 shells:
 	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion are skipped"
 
-.PHONY: cc redis postgres mariadb browser
-cc redis postgres mariadb browser:
+.PHONY: cc redis postgres mariadb prometheus browser
+cc redis postgres mariadb prometheus browser:
 	@.ci/need $@

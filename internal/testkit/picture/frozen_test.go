@@ -67,7 +67,7 @@ func TestRunsFrozenHolder(t *testing.T) {
 				{Name: "guarded file", Marks: writes(a, b, c)},
 			},
 			Faults: []picture.Mark{{At: at(frozen), Text: "A is frozen"}, {At: at(thawed), Text: "A continues"}},
-			Outcome: fmt.Sprintf("A had checked its lock and was working. It continues %s after B has acquired the lock, and writes. The file knows the greater token and refuses it. Then A's context is cancelled.",
+			Outcome: fmt.Sprintf("A had checked its lock and was working. It continues %s after B has acquired the lock, and writes. The guard has stored a greater token and refuses the write. Then A's context is cancelled.",
 				picture.Seconds(at(thawed)-at(second.At))),
 		}},
 	})
