@@ -108,11 +108,11 @@ type lockSeries struct {
 	waiting atomic.Int64
 	holds   lockmetrics.Holds
 
-	add                          []metric.AddOption // the plain attributes
-	observe                      []metric.ObserveOption
-	free, contended, ended, lost []metric.RecordOption
-	failures, losses             map[string][]metric.AddOption    // by error.type
-	releases                     map[string][]metric.RecordOption // likewise; "" is a success
+	add                                  []metric.AddOption // the plain attributes
+	observe                              []metric.ObserveOption
+	free, contended, ended, capped, lost []metric.RecordOption
+	failures, losses                     map[string][]metric.AddOption    // by error.type
+	releases                             map[string][]metric.RecordOption // likewise; "" is a success
 }
 
 func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
@@ -126,6 +126,7 @@ func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
 		free:      record(contendedKey.Bool(false)),
 		contended: record(contendedKey.Bool(true)),
 		ended:     record(endKey.String("released")),
+		capped:    record(endKey.String("max_hold")),
 		lost:      record(endKey.String("lost")),
 		failures:  map[string][]metric.AddOption{},
 		losses:    map[string][]metric.AddOption{},

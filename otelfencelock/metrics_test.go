@@ -41,6 +41,21 @@ const (
 	invoice   = "class=invoice"
 )
 
+// A lock that is held for its maximum is neither lost nor released by its holder.
+func TestMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracer, collect := meter()
+		locks, _ := newLocks(tracer)
+		acquire(t, locks.With(fencelock.Options{MaxHold: time.Minute}), "invoice:1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		m := collect(t)
+		m.want(t, 1, "fencelock.hold.duration", memory, exclusive, plain, invoice, "hold.end=max_hold")
+		m.want(t, 0, "fencelock.hold.losses", memory, invoice, "error.type=expired")
+		m.want(t, 0, "fencelock.hold.count", invoice)
+	})
+}
+
 // A lock that is waited for, held and released.
 func TestLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,9 +119,12 @@ func (r *reporter) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
 		return
 	}
 	h.End()
-	if d.Lost == nil {
+	switch {
+	case d.Max != nil:
+		r.hold.Record(ctx, d.Held.Seconds(), h.Series.capped...)
+	case d.Lost == nil:
 		r.hold.Record(ctx, d.Held.Seconds(), h.Series.ended...)
-	} else {
+	default:
 		r.hold.Record(ctx, d.Held.Seconds(), h.Series.lost...)
 		r.losses.Add(ctx, 1, h.Series.losses[lockmetrics.Loss(d.Lost)]...)
 	}

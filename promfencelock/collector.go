@@ -119,12 +119,15 @@ func (c *Collector) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
 		return
 	}
 	h.End()
-	if d.Lost == nil {
+	switch {
+	case d.Max != nil:
+		h.Series.capped.Observe(d.Held.Seconds())
+	case d.Lost == nil:
 		h.Series.ended.Observe(d.Held.Seconds())
-		return
+	default:
+		h.Series.lost.Observe(d.Held.Seconds())
+		h.Series.losses[lockmetrics.Loss(d.Lost)].Inc()
 	}
-	h.Series.lost.Observe(d.Held.Seconds())
-	h.Series.losses[lockmetrics.Loss(d.Lost)].Inc()
 }
 
 func (c *Collector) renewEnd(_ context.Context, d fencelock.TraceRenewEnd) {

@@ -106,6 +106,20 @@ func labels(afterClass, afterEngine string) string {
 	return fmt.Sprintf(invoice, afterClass, afterEngine)
 }
 
+// A lock that is held for its maximum is neither lost nor released by its holder.
+func TestMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, nil)
+		p.locks = p.locks.With(fencelock.Options{MaxHold: time.Minute})
+		p.acquire(t, "invoice:1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.want(t, 1, "fencelock_hold_duration_seconds", labels("", "hold_end=max_hold"))
+		p.want(t, 0, "fencelock_hold_losses_total", labels("", "error_type=expired"))
+		p.want(t, 0, "fencelock_hold_count", labels("", ""))
+	})
+}
+
 // A lock that is waited for, held and released.
 func TestLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ type lockSeries struct {
 	holds   lockmetrics.Holds
 
 	labels                                 []string // without spare capacity: append copies it
-	free, contended, ended, lost, released prometheus.Observer
+	free, contended, ended, capped, lost, released prometheus.Observer
 	failures, losses                       map[string]prometheus.Counter // by error_type
 	refusals, terms                        prometheus.Counter            // terms is nil unless it is an election
 }
@@ -88,6 +88,7 @@ func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
 		free:      m.acquire.WithLabelValues(with("false")...),
 		contended: m.acquire.WithLabelValues(with("true")...),
 		ended:     m.hold.WithLabelValues(with("released")...),
+		capped:    m.hold.WithLabelValues(with("max_hold")...),
 		lost:      m.hold.WithLabelValues(with("lost")...),
 		released:  m.release.WithLabelValues(with("")...),
 		refusals:  m.refusals.WithLabelValues(values...),
