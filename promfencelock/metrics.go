@@ -74,10 +74,10 @@ type lockSeries struct {
 	waiting atomic.Int64
 	holds   lockmetrics.Holds
 
-	labels                                 []string // without spare capacity: append copies it
+	labels                                         []string // without spare capacity: append copies it
 	free, contended, ended, capped, lost, released prometheus.Observer
-	failures, losses                       map[string]prometheus.Counter // by error_type
-	refusals, terms                        prometheus.Counter            // terms is nil unless it is an election
+	failures, losses                               map[string]prometheus.Counter // by error_type
+	refusals, terms                                prometheus.Counter            // terms is nil unless it is an election
 }
 
 func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
