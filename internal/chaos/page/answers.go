@@ -19,7 +19,7 @@ const (
 
 func (f *facts) verdict() verdict {
 	if f.bad > 0 {
-		first := f.marks[slices.IndexFunc(f.marks, func(m mark) bool { return !m.expected })]
+		first := f.first()
 		return verdict{"bad", count(f.bad, "violation"), first.id + ": " + f.story(first), triangle, "M16 11.5v8.5M16 24v.4"}
 	}
 	if len(f.granted) == 0 {
@@ -30,10 +30,15 @@ func (f *facts) verdict() verdict {
 		claims = append(claims, "each loss was signalled before the next grant")
 	}
 	if len(f.marks) > 0 {
-		claims = []string{"nothing happened but " + count(len(f.marks), "event") + " that the faults of this run can cause on this engine"}
+		claims = []string{count(len(f.marks), "finding") + ", possible with these faults as the engine's page says"}
 	}
-	return verdict{"ok", "No violations", fmt.Sprintf("With %s in %s, %s in %s.", count(len(f.Faults), "fault"), span(f.Length),
-		strings.Join(claims, ", "), count(len(f.granted), "acquisition")), circle, "M9 16.5l4.8 4.8L23 11.5"}
+	return verdict{"ok", "No violations", fmt.Sprintf("In %s with %s in %s: %s.", count(len(f.granted), "acquisition"),
+		count(len(f.Faults), "fault"), span(f.Length), strings.Join(claims, ", ")), circle, "M9 16.5l4.8 4.8L23 11.5"}
+}
+
+// first returns the first violation, or the first expected finding if there is none.
+func (f *facts) first() mark {
+	return f.marks[max(0, slices.IndexFunc(f.marks, func(m mark) bool { return !m.expected }))]
 }
 
 // about describes the run in a line.
@@ -143,7 +148,7 @@ func (f *facts) closed() answer {
 		return answer{"Longest without a holder", "", "–", "no worker waited for a lock that nobody held"}
 	}
 	c := f.stats.Closed[0]
-	a := answer{"Longest without a holder", "", span(c.Length()), "while others waited for " + c.Name}
+	a := answer{"Longest without a holder", "", span(c.Length()), "while workers that no fault hit waited for " + c.Name}
 	if i := f.find(c.After); i >= 0 {
 		if k := f.cause(c.From, f.granted[i].Worker); k >= 0 {
 			a.long += fmt.Sprintf("; %s, %s", id("F", k), f.Faults[k].What)
@@ -190,6 +195,9 @@ func (f *facts) story(m mark) string {
 	switch m.Rule {
 	case history.Overlap:
 		text = fmt.Sprintf("%s and %s both held %s for %s, %s into the run", before.Worker, after.Worker, m.Name, span(m.to-m.At), moment(m.At))
+		if before.Worker == after.Worker {
+			text = fmt.Sprintf("%s held %s twice for %s, %s into the run", before.Worker, m.Name, span(m.to-m.At), moment(m.At))
+		}
 	case history.TokenOrder:
 		text = fmt.Sprintf("%s was granted %s with token %d; %s had been granted it with token %d", after.Worker, m.Name, after.Token, before.Worker, before.Token)
 	case history.LateLoss:

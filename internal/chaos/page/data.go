@@ -35,12 +35,12 @@ func (f *facts) data() string {
 		marks = append(marks, dot(m.id, m.title(), m.At, m.to, m.before, m.after, !m.expected))
 	}
 	for _, x := range f.losses {
-		d := dot(x.id, "Loss signalled late", x.stopped, f.granted[x.holder].Lost, x.holder, x.next, x.next >= 0 && x.margin < 0)
-		d["margin"] = span(max(x.margin, -x.margin))
+		d := dot(x.id, "Loss signalled late", x.stopped, f.granted[x.holder].Lost, x.holder, x.next, x.class == "bad")
+		d["margin"], d["late"] = span(max(x.margin, -x.margin)), x.margin < 0
 		losses = append(losses, d)
 	}
 	text, err := json.Marshal(map[string]any{
-		"length": f.Length.Microseconds(), "base": strconv.FormatInt(f.base, 10), "colours": colours, "rows": lockRows,
+		"start": f.start.Microseconds(), "end": f.stop.Microseconds(), "base": strconv.FormatInt(f.base, 10), "colours": colours, "rows": lockRows,
 		"locks": locks, "workers": workers, "faults": faults, "marks": marks, "losses": losses,
 		"granted": f.packGranted(), "failed": f.packFailed(), "refused": f.packRefused(),
 	})

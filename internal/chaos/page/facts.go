@@ -11,12 +11,14 @@ import (
 )
 
 // lockRows is how many locks have a row of their own in the pictures.
-const lockRows = 12
+const lockRows = 16
 
 // facts are what the page says about a history.
 type facts struct {
 	history.History
 	stats   history.Stats
+	start   time.Duration         // of what the page shows; workers can start before the history does
+	stop    time.Duration         // and end after it
 	granted []history.Acquisition // in the order of their grants
 	index   map[string]int        // of an acquisition, by its ID
 	workers []history.Worker      // the lanes
@@ -61,10 +63,11 @@ type loss struct {
 	holder, next int
 	stopped      time.Duration // when the holder stopped relying on it: at the signal, or at its deadline
 	margin       time.Duration // from then until the next grant
+	class        string        // how the page shows it if the signal came too late: bad or expected
 }
 
 func gather(h *history.History) *facts {
-	f := &facts{History: *h, stats: h.Stats(), index: map[string]int{}, lanes: map[string]int{}, places: map[string]int{}}
+	f := &facts{History: *h, stats: h.Stats(), stop: h.Length, index: map[string]int{}, lanes: map[string]int{}, places: map[string]int{}}
 	f.granted = slices.SortedStableFunc(slices.Values(h.Acquisitions), func(a, b history.Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
 	f.Faults = slices.SortedStableFunc(slices.Values(h.Faults), func(a, b history.Fault) int { return cmp.Compare(a.From, b.From) })
 	for _, w := range h.Workers {
@@ -75,6 +78,10 @@ func gather(h *history.History) *facts {
 	for i, a := range f.granted {
 		f.index[a.ID] = i
 		least = min(least, a.Token)
+		f.start, f.stop = min(f.start, a.Called), max(f.stop, f.end(a), a.Ended)
+	}
+	for _, w := range h.Waits {
+		f.start, f.stop = min(f.start, w.From), max(f.stop, w.To)
 	}
 	if len(f.granted) > 0 && least >= 1e6 { // such tokens, as those of PostgreSQL, are too wide for a bar
 		f.base = least
@@ -183,6 +190,11 @@ func (f *facts) findLosses(l lock) {
 		}
 		if x.next >= 0 {
 			x.margin = f.granted[x.next].Returned - x.stopped
+		}
+		for _, m := range f.marks {
+			if m.Rule == history.LateLoss && m.before == i {
+				x.class = m.class()
+			}
 		}
 		f.losses = append(f.losses, x)
 	}

@@ -50,10 +50,10 @@ func (s sheet) overview(f *facts) {
 	}
 	s.add(`</svg><div class="frame js-only" id="frame" hidden><i></i><i></i></div><div class="ticks" aria-hidden="true">`)
 	step := time.Millisecond
-	for i := 0; f.Length > 8*step; i++ {
+	for i := 0; f.stop-f.start > 8*step; i++ {
 		step = step * []time.Duration{4, 5, 4}[i%3] / 2 // 2, 5, 10, 20 ... ms
 	}
-	for t := time.Duration(0); t <= f.Length; t += step {
+	for t := time.Duration(0); t <= f.stop; t += step {
 		s.add(`<span style="left:%.2f%%">%s</span>`, 100*f.x(t)/width, span(t))
 	}
 	s.add("</div></div></div>\n")
@@ -61,7 +61,7 @@ func (s sheet) overview(f *facts) {
 
 // x is the place of a time in the overview.
 func (f *facts) x(t time.Duration) float64 {
-	return width * float64(min(max(t, 0), f.Length)) / float64(f.Length)
+	return width * float64(min(max(t, f.start), f.stop)-f.start) / float64(f.stop-f.start)
 }
 
 // y is the place of a lane in the overview, below the locks.

@@ -58,7 +58,8 @@ func (s sheet) head(f *facts, command string) {
 	v := f.verdict()
 	s.add(headHTML, v.title, f.Engine, style, v.class, raw(v.shape), raw(v.sign), v.text)
 	if len(f.marks) > 0 {
-		s.add(`<a class="go js-only" href="%s">Show %s</a>`, f.link(f.marks[0].At, f.marks[0].to), f.marks[0].id)
+		first := f.first()
+		s.add(`<a class="go %s js-only" href="%s">Show %s</a>`, first.class(), f.link(first.At, first.to), first.id)
 	}
 	s.add("</div>\n<p class=\"run\">%s</p>\n", f.about())
 	if command != "" {
@@ -73,7 +74,7 @@ func (s sheet) head(f *facts, command string) {
 
 // timeline writes the overview, the controls, and the data and the script of the timeline that zooms.
 func (s sheet) timeline(f *facts) {
-	if len(f.workers) == 0 || f.Length <= 0 {
+	if len(f.workers) == 0 || f.stop <= f.start {
 		return
 	}
 	s.add(`<section class="timeline" aria-labelledby="timeline"><h2 id="timeline">Timeline <small>%s in %s</small></h2>`+"\n",

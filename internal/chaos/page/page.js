@@ -1,7 +1,7 @@
 (() => {
 "use strict";
 const $ = id => document.getElementById(id);
-const data = JSON.parse($("data").textContent), T = data.length, BASE = BigInt(data.base);
+const data = JSON.parse($("data").textContent), S = data.start, E = data.end, T = E - S, BASE = BigInt(data.base);
 const {locks, workers, faults, losses, marks: violations} = data;
 const canvas = $("lanes"), cx = canvas.getContext("2d"), tip = $("tip"), strip = $("strip"), frame = $("frame");
 
@@ -65,7 +65,7 @@ const laneRows = laneHolds.map(list => {
   const ends = [];
   for (const a of list.items) {
     const free = ends.findIndex(end => end <= a.from);
-    a.row = free < 0 ? Math.min(3, ends.length) : free;
+    a.row = free < 0 ? Math.min(5, ends.length) : free;
     ends[a.row] = a.end;
   }
   return Math.max(1, ends.length);
@@ -79,12 +79,12 @@ const name = lane => workers[lane][0];
 const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 // ---- the view
-const view = {a: 0, b: T}, shown = locks.map(() => true);
+const view = {a: S, b: E}, shown = locks.map(() => true);
 let W = 0, H = 0, G = 64, narrow = false, css = {}, rows = {}, selected = null, lane = 0, current = -1, brush = null, later = 0, asked = false;
 const R = 8, X = t => G + (t - view.a) / (view.b - view.a) * (W - G - R), at = x => view.a + (x - G) / (W - G - R) * (view.b - view.a);
 function go(a, b) {
   const wide = Math.min(T, Math.max(20, b - a));
-  view.a = Math.min(T - wide, Math.max(0, a)); view.b = view.a + wide;
+  view.a = Math.min(E - wide, Math.max(S, a)); view.b = view.a + wide;
   draw();
   clearTimeout(later);
   later = setTimeout(settle, 200);
@@ -105,7 +105,7 @@ function settle() {
 function open(hash) {
   selected = null; current = -1;
   const m = /^#t=([\d.e+-]+),([\d.e+-]+)$/.exec(hash);
-  if (m && +m[2] > +m[1]) go(m[1] * 1e6, m[2] * 1e6); else go(0, T);
+  if (m && +m[2] > +m[1]) go(m[1] * 1e6, m[2] * 1e6); else go(S, E);
 }
 function step(d) { // to the next or the previous violation or loss
   if (!marks.length) return;
@@ -130,7 +130,7 @@ function find(text) {
   if (a) { const wide = Math.max(200, (a.to - a.from) * 3); go(a.from - wide / 3, a.from + wide * 2 / 3); select(a); return; }
   const wide = Math.min(view.b - view.a, T / 20), us = t && t[1] * {min: 6e7, s: 1e6, ms: 1e3, "µs": 1, us: 1}[t[2] || "s"];
   selected = null;
-  if (t && us <= T) go(us - wide / 2, us + wide / 2); else $("view").textContent = `No acquisition has the token ${text.trim()}.`;
+  if (t && us <= E) go(us - wide / 2, us + wide / 2); else $("view").textContent = `No acquisition has the token ${text.trim()}.`;
 }
 
 // ---- the picture
@@ -148,7 +148,7 @@ function layout() {
   rows.tokens = {y, h: all.length ? 40 : 0}; y += rows.tokens.h + 8;
   workers.forEach((w, i) => {
     if (w[1] && (i === 0 || w[1] !== workers[i - 1][1])) { rows.hosts.push({y: y + 10, name: w[1]}); y += 19; }
-    const h = 11 + Math.max(19, 10 * laneRows[i]);
+    const h = 11 + Math.max(19, 9 * laneRows[i]);
     rows.lanes.push({y, h}); y += h;
   });
   H = y + 8;
@@ -198,7 +198,7 @@ function paint() {
   if (selected) { const [a, b] = clip(selected.from, selected.end), r = rows.lanes[selected.lane]; if (b > G && a < W - R) { cx.strokeStyle = css.ink; cx.lineWidth = 2; cx.strokeRect(a - 2, r.y + 3, Math.max(3, b - a) + 4, r.h - 6); } }
   if (brush) { const x = Math.min(brush.from, brush.to); cx.globalAlpha = .14; box(x, 0, Math.abs(brush.to - brush.from), H, css.ink); cx.globalAlpha = 1; }
   const whole = view.b - view.a >= T;
-  frame.hidden = whole; frame.style.left = view.a / T * 100 + "%"; frame.style.width = (view.b - view.a) / T * 100 + "%";
+  frame.hidden = whole; frame.style.left = (view.a - S) / T * 100 + "%"; frame.style.width = (view.b - view.a) / T * 100 + "%";
   frame.classList.toggle("thin", (view.b - view.a) / T * strip.clientWidth < 18);
 }
 function drawAxis() {
@@ -227,7 +227,9 @@ function drawFaults() {
   for (const f of faults) {
     if (f.to < view.a || f.from > view.b) continue;
     const [a, b] = clip(f.from, f.to), w = Math.max(2, b - a);
+    cx.globalAlpha = f.lanes.length === workers.length && workers.length > 1 ? .4 : 1; // many faults of a server must not hide the lanes
     for (const l of f.lanes) { const r = rows.lanes[l]; box(a, r.y, w, r.h, css.fault); if (f.from >= view.a) box(a, r.y, 2, r.h, css.edge); }
+    cx.globalAlpha = 1;
   }
 }
 function drawFaultNames() {
@@ -270,7 +272,7 @@ function drawHolds(list, r, lockRow) {
     cx.globalAlpha = 1;
     const s = lockRow ? name(a.lane) : token(a);
     if (x1 - x0 > 16 && high > 8 && cx.measureText(s).width < x1 - x0 - 8) text(s, x0 + 5, y + high / 2 + .5, css.on);
-    if (!lockRow && a.flags & DIED && a.to < T && a.to <= view.b) { line(x1 - 4, y - 2, x1 + 4, y + high + 2, css.ink, 2); line(x1 + 4, y - 2, x1 - 4, y + high + 2, css.ink, 2); }
+    if (!lockRow && a.flags & DIED && a.to < E && a.to <= view.b) { line(x1 - 4, y - 2, x1 + 4, y + high + 2, css.ink, 2); line(x1 + 4, y - 2, x1 - 4, y + high + 2, css.ink, 2); }
   }
 }
 function drawWaits(w) { // neighbours that touch on the screen become one line
@@ -299,9 +301,9 @@ function drawGaps(l, r) { // the times in which nobody held a lock and a worker 
     const s = b - a > 90 ? `nobody, ${span(to - Math.max(from, q.from))}` : "nobody";
     if (cx.measureText(s).width < b - a - 10) text(s, (a + b) / 2, r.y + r.h / 2 + .5, css.soft, "center");
   };
-  let i = list.first(view.a), held = i > 0 ? list.latest[i - 1] : 0;
+  let i = list.first(view.a), held = i > 0 ? list.latest[i - 1] : S;
   for (; i < list.items.length && held <= view.b; i++) { gap(held, list.items[i].from); held = Math.max(held, list.items[i].to); }
-  if (i === list.items.length) gap(held, T);
+  if (i === list.items.length) gap(held, E);
 }
 function drawTokens() { // of the first lock that is shown: a line that only rises if they are in order
   const l = shown.indexOf(true), r = rows.tokens;
@@ -319,7 +321,7 @@ function drawTokens() { // of the first lock that is shown: a line that only ris
   const Y = a => r.y + r.h - 6 - (high > low ? (a.height - low) / (high - low) : .5) * (r.h - 14);
   cx.strokeStyle = css.c[l % data.colours]; cx.lineWidth = 1.5; cx.beginPath(); cx.moveTo(seen[0].x, Y(seen[0].a));
   seen.forEach((s, k) => { if (k) cx.lineTo(s.x, Y(seen[k - 1].a)); cx.lineTo(s.x, Y(s.a)); });
-  cx.lineTo(X(Math.min(T, view.b)), Y(seen[seen.length - 1].a)); cx.stroke();
+  cx.lineTo(X(view.b), Y(seen[seen.length - 1].a)); cx.stroke();
   font(10.5);
   label(token(seen[seen.length - 1].a), W - R - 3, r.y + (Y(seen[seen.length - 1].a) < r.y + r.h / 2 ? r.h - 8 : 8), css.faint, "right");
   for (const s of seen) if (s.back && violations.some(v => v.b === s.a.i || v.a === s.a.i)) { cx.beginPath(); cx.arc(s.x, Y(s.a), 4, 0, 7); cx.fillStyle = css.bad; cx.fill(); if (view.b - view.a < T / 5) { font(11, true); label(token(s.a), s.x + 9, Y(s.a) - 5, css.bad); } }
@@ -330,7 +332,7 @@ function drawLoss(x) {
   const [u, v] = clip(x.at, a.end), p = X(x.at);
   if (v - u > 1) { box(u, y, v - u, h, css.panel); cx.fillStyle = hatch(css.lost); cx.fillRect(u, y, v - u, h); cx.strokeStyle = css.lost; cx.lineWidth = 1; cx.strokeRect(u + .5, y + .5, v - u - 1, h - 1); }
   if (next && Math.abs(X(next.from) - p) > 14) {
-    const g = X(next.from), o = rows.lanes[next.lane], far = Math.max(p, g) + 6, s = x.margin + (narrow ? "" : ` ${x.bad ? "after" : "before"} ${name(next.lane)} was granted it`);
+    const g = X(next.from), o = rows.lanes[next.lane], far = Math.max(p, g) + 6, s = x.margin + (narrow ? "" : ` ${x.late ? "after" : "before"} ${name(next.lane)} was granted it`);
     line(g, Math.min(r.y + 3, o.y + 6), g, Math.max(r.y + r.h - 3, o.y + o.h - 6), colour, 1.2, [2, 2]);
     line(Math.min(p, g), r.y + 3, Math.max(p, g), r.y + 3, colour, 1.5);
     font(11, true);
@@ -388,8 +390,8 @@ function drawMarks() { // violations first; what would hide another joins it
 // ---- what is under the pointer
 function describe(a) {
   const x = lossOf.get(a.i), lines = [`${name(a.lane)} ${a.flags & SHARED ? "shared" : "held"} ${locks[a.lock]} for ${span(a.to - a.from)}`, `token ${a.token}`, `from ${time(a.from)}, after a wait of ${span(a.from - a.called)}`];
-  if (x) lines.push(`${x.id}: lost at ${time(x.at)}` + (x.b >= 0 ? `, ${x.margin} ${x.bad ? "after" : "before"} the next grant` : ""));
-  if (a.flags & DIED && a.to < T) lines.push("its process ended while it held the lock");
+  if (x) lines.push(`${x.id}: lost at ${time(x.at)}` + (x.b >= 0 ? `, ${x.margin} ${x.late ? "after" : "before"} the next grant` : ""));
+  if (a.flags & DIED && a.to < E) lines.push("its process ended while it held the lock");
   for (const v of violations) if (v.a === a.i || v.b === a.i) lines.push(`${v.id}: ${v.title}`);
   return lines;
 }
@@ -456,8 +458,8 @@ canvas.addEventListener("wheel", e => {
   else if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) { e.preventDefault(); pan(e.deltaX / (W - G)); }
 }, {passive: false});
 const keys = {
-  ArrowLeft: () => pan(-.15), ArrowRight: () => pan(.15), "+": () => zoom(.5), "=": () => zoom(.5), "-": () => zoom(2), "0": () => go(0, T),
-  Home: () => go(0, view.b - view.a), End: () => go(T - view.b + view.a, T), n: () => step(1), p: () => step(-1), ".": () => walk(1), ",": () => walk(-1),
+  ArrowLeft: () => pan(-.15), ArrowRight: () => pan(.15), "+": () => zoom(.5), "=": () => zoom(.5), "-": () => zoom(2), "0": () => go(S, E),
+  Home: () => go(S, S + view.b - view.a), End: () => go(E - view.b + view.a, E), n: () => step(1), p: () => step(-1), ".": () => walk(1), ",": () => walk(-1),
   ArrowUp: () => { lane = Math.max(0, lane - 1); selected = null; draw(); }, ArrowDown: () => { lane = Math.min(workers.length - 1, lane + 1); selected = null; draw(); },
   Escape: () => { select(null); canvas.blur(); },
 };
@@ -469,7 +471,7 @@ document.querySelectorAll(".legend input").forEach(c => c.addEventListener("chan
 
 // The strip: a drag moves the frame or one of its ends, or draws a new frame.
 let hold = null;
-const stripTime = e => { const r = strip.getBoundingClientRect(); return Math.min(T, Math.max(0, (e.clientX - r.left) / r.width * T)); };
+const stripTime = e => { const r = strip.getBoundingClientRect(); return Math.min(E, Math.max(S, S + (e.clientX - r.left) / r.width * T)); };
 strip.addEventListener("pointerdown", e => {
   const t = stripTime(e), near = 9 / strip.clientWidth * T, whole = view.b - view.a >= T;
   strip.setPointerCapture(e.pointerId);

@@ -35,11 +35,13 @@ func table[T any](s sheet, class, title, note, caption string, all []T, columns 
 }
 
 func (s sheet) violations(f *facts) {
-	note := count(f.bad, "violation")
-	if expected := len(f.marks) - f.bad; expected > 0 {
-		note += fmt.Sprintf(", %s expected: the faults of this run can cause them on this engine", number(expected))
+	title, note := "Violations", number(f.bad)
+	if f.bad == 0 {
+		title, note = "Findings", "possible with these faults, as the engine's page says"
+	} else if f.bad < len(f.marks) {
+		note += fmt.Sprintf(", and %s that these faults can cause, as the engine's page says", count(len(f.marks)-f.bad, "finding"))
 	}
-	table(s, "violations", "Violations", note, "Violations, in the order of time", f.marks, []string{"", "at", "what", "workers", "tokens"}, func(_ int, m mark) {
+	table(s, "violations", title, note, title+", in the order of time", f.marks, []string{"id", "at", "what", "workers", "tokens"}, func(_ int, m mark) {
 		var workers, tokens []string
 		for _, i := range []int{m.before, m.after} {
 			if i >= 0 {
@@ -54,7 +56,7 @@ func (s sheet) violations(f *facts) {
 // link opens the timeline at a period, with some time around it.
 func (f *facts) link(from, to time.Duration) string {
 	around := max(2*(to-from), f.Length/200, 5*time.Millisecond)
-	return fmt.Sprintf("#t=%.6f,%.6f", max(0, from-around).Seconds(), min(f.Length, to+around).Seconds())
+	return fmt.Sprintf("#t=%.6f,%.6f", max(f.start, from-around).Seconds(), min(f.stop, to+around).Seconds())
 }
 
 func (s sheet) losses(f *facts) {
@@ -63,7 +65,7 @@ func (s sheet) losses(f *facts) {
 		widest = max(widest, x.margin, -x.margin)
 	}
 	note := "◆ is when the holder stopped relying on the lock; left of the line is before the next grant"
-	table(s, "losses", "Losses", note, "Lost locks, in the order of time", f.losses, []string{"", "at", "what", "", "#margin"}, func(_ int, x loss) {
+	table(s, "losses", "Losses", note, "Lost locks, in the order of time", f.losses, []string{"id", "at", "what", "diagram", "#margin"}, func(_ int, x loss) {
 		a := f.granted[x.holder]
 		s.add(`<tr><th scope="row"><a href="%s">%s</a></th><td class="at">%s</td><td class="tell"><b>%s lost %s</b> %s</td>`,
 			f.link(x.stopped, max(a.Lost, x.stopped+x.margin)), x.id, moment(x.stopped), a.Worker, a.Name, f.tell(x))
@@ -71,12 +73,9 @@ func (s sheet) losses(f *facts) {
 			s.add("<td></td><td class=\"n\"></td></tr>\n")
 			return
 		}
-		class, at := "", 80-70*float64(x.margin)/float64(widest)
-		if x.margin < 0 {
-			class = " bad"
-		}
-		s.add(`<td><svg class="margin%s" viewBox="0 0 160 14" aria-hidden="true"><path class="axis" d="M0 7H160"/><path class="span" d="M%.1f 7H80"/><path class="zero" d="M80 0V14"/><path class="dot" d="M%.1f 2l5 5-5 5-5-5z"/></svg></td><td class="n%s">%s</td></tr>`+"\n",
-			class, at, at, class, span(x.margin))
+		at := 80 - 70*float64(x.margin)/float64(widest)
+		s.add(`<td><svg class="margin %s" viewBox="0 0 160 14" aria-hidden="true"><path class="axis" d="M0 7H160"/><path class="span" d="M%.1f 7H80"/><path class="zero" d="M80 0V14"/><path class="dot" d="M%.1f 2l5 5-5 5-5-5z"/></svg></td><td class="n %s">%s</td></tr>`+"\n",
+			x.class, at, at, x.class, span(x.margin))
 	})
 }
 
@@ -84,7 +83,8 @@ func (s sheet) losses(f *facts) {
 func (f *facts) tell(x loss) string {
 	a := f.granted[x.holder]
 	what, parts := "It was signalled", []string{}
-	if a.Lost > x.stopped {
+	frozen := a.Lost-x.stopped > 10*time.Millisecond // a timer can be late, too
+	if frozen {
 		what = "Its deadline passed"
 	}
 	switch {
@@ -95,7 +95,7 @@ func (f *facts) tell(x loss) string {
 	default:
 		parts = append(parts, fmt.Sprintf("%s %s before %s was granted the lock.", what, span(x.margin), f.granted[x.next].Worker))
 	}
-	if a.Lost > x.stopped {
+	if frozen {
 		parts = append(parts, fmt.Sprintf("The signal came %s after the deadline, when the process ran again.", span(a.Lost-x.stopped)))
 	}
 	refused := 0
@@ -117,15 +117,19 @@ func (f *facts) tell(x loss) string {
 }
 
 func (s sheet) faults(f *facts) {
-	columns := []string{"", "fault", "#at", "#for", "locks held", "#next grant after", "#nobody held", "losses"}
+	columns := []string{"id", "fault", "#at", "#for", "locks held", "#next grant after", "#nobody held", "losses"}
 	table(s, "faults", "Faults", "and how soon the locks that they hit had a holder again", "Faults, in the order of time", f.Faults, columns, func(i int, x history.Fault) {
 		e := f.effect(i, x)
-		what := sentence(x.Text)
+		what := strings.TrimPrefix(sentence(x.Text), x.What+" ")
 		if what == "" {
 			what = strings.Join(append(slices.Clone(x.Workers), x.Server), " ")
 		}
+		length := ""
+		if x.To > x.From {
+			length = span(x.To - x.From)
+		}
 		s.add(`<tr><th scope="row"><a href="%s">%s</a></th><td class="tell"><b>%s</b> %s</td><td class="n" data-label="at">%s</td><td class="n" data-label="for">%s</td>`,
-			f.link(x.From, x.To), id("F", i), x.What, what, moment(x.From), span(x.To-x.From))
+			f.link(x.From, x.To), id("F", i), x.What, what, moment(x.From), length)
 		s.add("<td data-label=\"locks held\">%s</td><td class=\"n\" data-label=\"next grant after\">%s</td><td class=\"n\" data-label=\"nobody held\">%s</td><td data-label=\"losses\">%s</td></tr>\n",
 			strings.Join(e.held, ", "), e.next, e.nobody, strings.Join(e.losses, ", "))
 	})
@@ -171,7 +175,7 @@ func (s sheet) turns(f *facts) {
 		waits[lane] = append(waits[lane], a.Returned-a.Called)
 		most = max(most, len(waits[lane]))
 	}
-	table(s, "turns", "Turns", "of all locks", "Acquisitions and waits of each worker", f.workers, []string{"worker", "", "#turns", "#wait p50", "#p99", "#longest"}, func(i int, w history.Worker) {
+	table(s, "turns", "Turns", "of all locks", "Acquisitions and waits of each worker", f.workers, []string{"worker", "share", "#turns", "#wait p50", "#p99", "#longest"}, func(i int, w history.Worker) {
 		all := waits[i]
 		slices.Sort(all)
 		s.add(`<tr><th scope="row">%s <span>%s</span></th><td class="bar"><i style="width:%.1f%%"></i></td><td class="n">%s</td>`,
