@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestPictures(t *testing.T) {
 	if folder == "" {
 		folder = t.TempDir()
 	}
-	for _, sample := range []string{"violated", "clean", "dense", "hostile", "crowd", "empty"} {
+	for _, sample := range []string{"violated", "clean", "dense", "hostile", "crowd", "down", "empty"} {
 		for _, width := range []int64{1400, 390} {
 			for _, dark := range []bool{false, true} {
 				l := look{sample: sample, width: width, dark: dark}
@@ -43,7 +44,7 @@ func picture(t *testing.T, l look, folder string) {
 		if n := b.pixels("--c0"); n < 50 {
 			t.Errorf("the timeline has %v pixels of the first lock", n)
 		}
-		if n := b.pixels("--bad"); (n > 20) != (l.sample != "clean" && l.sample != "dense") {
+		if n := b.pixels("--bad"); (n > 20) != slices.Contains([]string{"violated", "hostile", "crowd"}, l.sample) {
 			t.Errorf("the timeline has %v pixels of a violation", n)
 		}
 	}

@@ -209,6 +209,19 @@ func hostile() *history.History {
 	return r.h
 }
 
+// down is a run in which no worker reaches the server.
+func down() *history.History {
+	r := newRun(5*time.Second, 3, 3, 0, "unreachable")
+	for _, w := range r.h.Workers {
+		for at := time.Duration(0); at < r.h.Length; at += time.Second {
+			r.h.Waits = append(r.h.Waits, history.Wait{Name: r.names[0], Worker: w.Name, From: at, To: at + 900*ms, Text: "the server is unreachable"})
+		}
+	}
+	r.fault("cut", "No host reaches the server.", 0, r.h.Length)
+	r.h.Judge(history.Rules{})
+	return r.h
+}
+
 // crowd is a run of 32 workers on a lock that excludes nobody and on a shared one. Each worker holds
 // both at the same time.
 func crowd() *history.History {

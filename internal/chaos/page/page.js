@@ -372,7 +372,7 @@ function drawViolation(v, behind, few) {
   }
 }
 function drawMarks() { // violations first; what would hide another joins it
-  const taken = [], inView = marks.filter(m => m.at >= view.a && m.at <= view.b), room = inView.length > 12 ? 150 : 38;
+  const taken = [], inView = marks.filter(m => m.at >= view.a && m.at <= view.b), room = inView.length > 12 ? 150 : 80;
   font(11, true);
   for (const m of inView.sort((a, b) => (b.bad ? 1 : 0) - (a.bad ? 1 : 0))) {
     const x = X(m.at), near = taken.find(p => Math.abs(p.x - x) < room);

@@ -45,7 +45,7 @@ func wants(t *testing.T, page string, facts ...string) {
 // TestSamples: the page of the same history is the same. The tests with a browser open these pages.
 func TestSamples(t *testing.T) {
 	for name, h := range map[string]*history.History{
-		"violated": stormy(true), "clean": stormy(false), "dense": dense(100_000), "hostile": hostile(), "crowd": crowd(), "empty": {Engine: "redis"},
+		"violated": stormy(true), "clean": stormy(false), "dense": dense(100_000), "hostile": hostile(), "crowd": crowd(), "down": down(), "empty": {Engine: "redis"},
 	} {
 		first := write(t, h)
 		if first != write(t, h) {
@@ -78,6 +78,7 @@ func TestClean(t *testing.T) {
 }
 
 func TestEmpty(t *testing.T) {
+	wants(t, write(t, down()), "Nothing was tested", "0 acquisitions in 3 lanes", "F1 cut No host reaches the server.")
 	p := write(t, &history.History{Engine: "redis"})
 	wants(t, p, "Nothing was tested No worker acquired a lock in this run.")
 	if strings.Contains(p, "<canvas") {
