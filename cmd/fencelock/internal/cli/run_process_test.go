@@ -183,13 +183,30 @@ func TestWatchdogSurvives(t *testing.T) {
 	w := startWrapped(t, "run", "")
 	watchdog := watchdogOf(t, w)
 	must(t, unix.Kill(watchdog, unix.SIGSTOP))
-	eventually(t, "the stopped watchdog goes on", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", watchdog))
-		return err == nil && !strings.Contains(string(stat), ") T ")
-	})
+	eventually(t, "the stopped watchdog goes on", func() bool { return wasResumed(t, watchdog) })
 	must(t, w.Process.Kill())
 	w.Wait()
 	w.bothGone(t)
+}
+
+// wasResumed reports whether a process that was sent SIGSTOP goes on: the signal is no longer
+// pending, and no thread is stopped, or runs and may be about to stop.
+func wasResumed(t *testing.T, pid int) bool {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	_, pending, _ := strings.Cut(string(status), "ShdPnd:\t")
+	pending, _, _ = strings.Cut(pending, "\n")
+	signals, err := strconv.ParseUint(pending, 16, 64)
+	must(t, err)
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	must(t, err)
+	for _, thread := range threads {
+		if stat, err := os.ReadFile(thread); err == nil && !strings.Contains(string(stat), ") S ") {
+			return false
+		}
+	}
+	return signals&(1<<(unix.SIGSTOP-1)) == 0
 }
 
 // TestWatchdogKilled: if the watchdog is killed, the command is killed before the lock is released.
