@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -105,6 +106,7 @@ func TestRenewalsGoInBatches(t *testing.T) {
 
 // A grant that lay unread while its lease ran must not be believed.
 func TestAStaleGrantIsConfirmedFirst(t *testing.T) {
+	verdict.Is(t, "PostgreSQL: a grant stays unread in a frozen waiter", verdict.Safe)
 	synctest.Test(t, func(t *testing.T) {
 		inner := memlock.New(nil)
 		engine := &scripted{Engine: inner}

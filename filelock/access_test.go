@@ -15,6 +15,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // TestListBesideAStuckGate stops a process in the gate of one of three names.
@@ -127,9 +128,11 @@ func TestStrangersDirectoryIsRefused(t *testing.T) {
 	if err := os.Chown(filepath.Join(dir, "a"), 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrConfig) || !oneLineWith(err, "65534", "group") {
+	_, err := e.Acquire(t.Context(), request("a"))
+	if !errors.Is(err, driver.ErrConfig) || !oneLineWith(err, "65534", "group") {
 		t.Errorf("got %v", err)
 	}
+	verdict.Is(t, "Files: the lock's directory belongs to another user", verdict.Refused, verdict.OfError(err))
 }
 
 // TestGroupSharesADirectory needs root, to be two users of a group.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // damaged holds "a", lets damage do its work, and returns once the holder knows.
@@ -49,12 +50,14 @@ func stillExcluded(t *testing.T, dir string, e *filelock.Engine, l driver.Lease)
 
 func TestLockFileRemoved(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the file lock is removed or replaced", verdict.Safe)
 	dir, e, l := damaged(t, func(dir string) { os.Remove(filepath.Join(dir, "lock")) })
 	stillExcluded(t, dir, e, l)
 }
 
 func TestLockFileReplaced(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the file lock is removed or replaced", verdict.Safe)
 	dir, e, l := damaged(t, func(dir string) {
 		lock := filepath.Join(dir, "lock")
 		os.WriteFile(lock+"2", nil, 0o600)
@@ -65,6 +68,7 @@ func TestLockFileReplaced(t *testing.T) {
 
 func TestTicketRemoved(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the holder's ticket is removed", verdict.Safe)
 	dir, e, l := damaged(t, func(dir string) {
 		tickets, _ := filepath.Glob(filepath.Join(dir, "*.h.*"))
 		for _, f := range tickets {
@@ -111,7 +115,9 @@ func TestDirectoryRemoved(t *testing.T) {
 	if err := e.Release(context.Background(), l); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("release: %v", err)
 	}
-	release(t, e, hold(t, e, "a"))
+	next := hold(t, e, "a")
+	verdict.Is(t, "Files: the lock's directory is removed", verdict.Guarded, verdict.OfHolders(nil, l.Token, next.Token))
+	release(t, e, next)
 }
 
 func TestWaitingTicketRemoved(t *testing.T) {
@@ -162,6 +168,7 @@ func idle(t *testing.T, e *filelock.Engine, dir string) {
 
 func TestPowerCutBetweenTokenAndGrant(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: power failure", verdict.Safe)
 	dir, kept := tempDir(t), tempDir(t)
 	e := filelock.New(dir, nil)
 	cut := func(token int64) {
@@ -182,6 +189,20 @@ func TestPowerCutBetweenTokenAndGrant(t *testing.T) {
 	for range 3 {
 		release(t, e, hold(t, e, "a"))
 	}
+}
+
+// TestPowerCutThatLosesASyncedToken: the disk loses the last token, and the clock is behind it.
+func TestPowerCutThatLosesASyncedToken(t *testing.T) {
+	t.Parallel()
+	dir, kept := tempDir(t), tempDir(t)
+	e := filelock.New(dir, nil)
+	ahead(t, dir, e)
+	if err := os.CopyFS(kept, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	lost, next := hold(t, e, "a"), hold(t, filelock.New(kept, nil), "a")
+	verdict.Is(t, "Files: power failure, the disk had not written what it reported as synced, and the clock is set back",
+		verdict.Unsafe, verdict.OfHolders(nil, lost.Token, next.Token))
 }
 
 func TestMissingTokenFileIsCoveredByTheClock(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // fill makes every write of this process fail, as a full disk does.
@@ -42,6 +43,7 @@ func TestFullDisk(t *testing.T) {
 			if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, dir, "free some space") {
 				t.Errorf("%q, wait %v: %v", name, wait, err)
 			}
+			verdict.Is(t, "Files: the disk is full", verdict.Refused, verdict.OfError(err))
 		}
 		idle(t, e, dir)
 	}
@@ -109,6 +111,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 
 func TestDirectoryThatIsClosedForAWhileLosesNoLock(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the directory of the locks is closed to its user for a while", verdict.Safe)
 	dir := tempDir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 func TestMain(m *testing.M) {
@@ -48,6 +49,9 @@ func (closing) Close() error { return nil }
 // TestExam runs every client of the conformance suite in a process of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the holder is killed", verdict.Safe)
+	verdict.Is(t, "Files: a waiter dies", verdict.Safe)
+	verdict.Is(t, "Files: a waiter freezes", verdict.Safe)
 	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return world(tempDir(t)) }})
 }
 

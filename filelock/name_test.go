@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // safe is what a directory may be called anywhere, ".." and hidden files aside.
@@ -42,5 +43,6 @@ func TestNetworkFileSystemIsRefused(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnsupported) || !oneLineWith(err, "nfs", "AllowNetwork") {
 		t.Errorf("got %v", err)
 	}
+	verdict.Is(t, "Files: the directory is on NFS, SMB, 9p or FUSE", verdict.Refused, verdict.OfError(err))
 	hold(t, filelock.New(tempDir(t), &filelock.Config{AllowNetwork: true}), "a")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 func TestChildKeepsTheLock(t *testing.T) {
@@ -81,11 +82,15 @@ func TestFlockCommandInteroperates(t *testing.T) {
 
 func TestBreakKillsAFrozenHolder(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the holder freezes", verdict.Safe)
 	dir := tempDir(t)
 	p := proc.Start(t, "files", dir)
 	l := hold(t, p, "a")
 	p.Freeze(t)
 	e := filelock.New(dir, nil)
+	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("beside the frozen holder: %v", err)
+	}
 	granted := queueUp(t, t.Context(), e, "a")
 	token, err := e.Break(t.Context(), "a", "it hangs")
 	if err != nil || token <= l.Token {
@@ -106,7 +111,7 @@ func TestBrokenHolderLearnsWhoAndWhy(t *testing.T) {
 	lost := make(chan error, 1)
 	req := request("a")
 	req.OnLost = func(err error) { lost <- err }
-	acquire(t, p, req)
+	broken := acquire(t, p, req)
 	start := time.Now()
 	done := make(chan error, 1)
 	go func() {
@@ -122,4 +127,6 @@ func TestBrokenHolderLearnsWhoAndWhy(t *testing.T) {
 		t.Error(err)
 	}
 	hold(t, p, "b") // it lives
+	next := hold(t, filelock.New(dir, nil), "a")
+	verdict.Is(t, "Files: break while the holder works", verdict.Guarded, verdict.OfHolders(nil, broken.Token, next.Token))
 }

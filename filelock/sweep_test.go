@@ -13,6 +13,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // present returns the names that have a directory.
@@ -115,6 +116,7 @@ func ahead(t *testing.T, dir string, e *filelock.Engine) int64 {
 
 func TestTokensGrowAcrossARemoval(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the wall clock is set back", verdict.Safe)
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	last := ahead(t, dir, e)
@@ -135,6 +137,7 @@ func TestTokensGrowAcrossARemoval(t *testing.T) {
 // TestPowerCutWhileANameIsRemoved goes on with what is on the disk at each step.
 func TestPowerCutWhileANameIsRemoved(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the removal of an idle name is interrupted, at any step", verdict.Safe)
 	dir := tempDir(t)
 	e := filelock.New(dir, nil)
 	last := ahead(t, dir, e)
@@ -166,6 +169,7 @@ func TestPowerCutWhileANameIsRemoved(t *testing.T) {
 // one ask for it, and then thaws or kills the first.
 func TestRemovalStoppedAtEachStep(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the removal of an idle name is interrupted, at any step", verdict.Safe)
 	for _, step := range []string{"begin", "floor", "opened", "entered", "locked", "renamed"} {
 		for _, killed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,killed=%v", step, killed), func(t *testing.T) {
@@ -219,6 +223,7 @@ func queueUpIfHeld(t *testing.T, e driver.Engine, name string) <-chan driver.Gra
 // has been removed and is held by another.
 func TestOpenerLooksAgain(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Files: the removal of an idle name is interrupted, at any step", verdict.Safe)
 	dir := tempDir(t)
 	e, slow := filelock.New(dir, nil), filelock.New(dir, nil)
 	last := ahead(t, dir, e)

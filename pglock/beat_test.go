@@ -14,6 +14,7 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // renewing holds a lock in a process of its own, which renews it n times at a third of the TTL. It
@@ -47,6 +48,7 @@ func renewing(t testing.TB, p *proc.Process, addr string, req driver.Request, n 
 // while the lease of a killed holder runs, and granted as soon as it is over.
 func TestTryAfterACrash(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	for _, mode := range []string{"exclusive", "shared", "limit", "waited", "fresh"} {
 		t.Run(mode, func(t *testing.T) {
@@ -94,6 +96,8 @@ func triesAfterACrash(t *testing.T, pg *pgtest.Postgres, mode string) {
 // frozen, killed or cut off, and not before.
 func TestFrozenHolderCostsOneTTL(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
+	verdict.Is(t, "PostgreSQL: the holder is partitioned from the server", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	for _, how := range []string{"frozen", "killed", "cut off"} {
 		t.Run(how, func(t *testing.T) {
@@ -129,6 +133,7 @@ func TestFrozenHolderCostsOneTTL(t *testing.T) {
 				if err := renew(p, l); !errors.Is(err, driver.ErrNotHeld) {
 					t.Errorf("the frozen holder renews: %v", err)
 				}
+				verdict.Is(t, "PostgreSQL: the holder freezes", verdict.Guarded, verdict.OfHolders(nil, l.Token, n.lease.Token))
 			}
 		})
 	}
@@ -191,6 +196,7 @@ func TestHolderWhoseRenewalsAreUnknown(t *testing.T) {
 // earlier than a TTL after the last renewal, and no later than that and the difference.
 func TestClientsWhoseClocksDiffer(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second} {
 		t.Run(ahead.String(), func(t *testing.T) {

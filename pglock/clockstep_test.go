@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -22,6 +23,8 @@ var steps = map[string]time.Duration{"forward": time.Hour, "back": -3 * time.Sec
 // its lease is over, by a clock that nobody has set. All get in.
 func TestClockStepsWhileAHolderIsFrozen(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the server's clock is set forward", verdict.Safe)
+	verdict.Is(t, "PostgreSQL: the server's clock is set back", verdict.Safe)
 	for name, step := range steps {
 		for _, waits := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -72,6 +75,8 @@ func getsIn(t testing.TB, dsn string, req driver.Request, waits bool) (l driver.
 // grants nothing. Nobody gets in before the longest lease is over, and tokens go on.
 func TestClockStepsAfterACrash(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the server's clock is set forward", verdict.Safe)
+	verdict.Is(t, "PostgreSQL: the server's clock is set back", verdict.Safe)
 	for name, step := range steps {
 		for _, waits := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -133,6 +138,7 @@ func TestClockSetBackBeforeARestore(t *testing.T) {
 // says an earlier time at each of its starts.
 func TestClockSetBackBeforeARestart(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the server's clock is set back", verdict.Safe)
 	clock := hosttest.NewClock(t)
 	pg := pgtest.StartPostgresBy(t, clock, lazyDisk...)
 	last := spend(t, engine(t, pg.DSN(), brief), quick("a"), 10)

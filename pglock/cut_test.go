@@ -14,6 +14,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -51,6 +52,7 @@ func (c *clipped) Close() error {
 // session a TTL later. A transaction that was begun and not ended would stop its clock.
 func TestCutInsideAMessage(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is partitioned from the server", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	var all sync.WaitGroup
 	for _, n := range []int64{0, 1, 4, 5, 10, 20, 40, 100} {
@@ -168,6 +170,7 @@ func hasOnce(t *testing.T, pg *pgtest.Postgres, w wait) {
 // request asks once more, and what the first try left is not in its way.
 func TestLostAnswerOfAnAcquire(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: an answer is lost", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
 	try(t, engine(t, pg.DSN(), patient), long("the schema is there"))
@@ -184,6 +187,7 @@ func TestLostAnswerOfAnAcquire(t *testing.T) {
 // TestLostAnswerOfAWait: the same for a grant that ends a wait.
 func TestLostAnswerOfAWait(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: an answer is lost", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
 	other := engine(t, pg.DSN(), patient)

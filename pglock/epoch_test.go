@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -166,6 +167,7 @@ func TestPromotedStandbyThatLacksEpochs(t *testing.T) {
 // the sequence back there.
 func TestDumpRestoredInPlace(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a dump, an archive or a cold backup is restored", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	cfg := &pglock.Config{MaxTTL: time.Second}
 	e := engine(t, pg.DSN(), cfg)
@@ -220,4 +222,29 @@ func TestDatabaseReplacedByACopy(t *testing.T) {
 	if l := regained(t, engine(t, dsn, cfg), req); l.Token-last.Token < leap {
 		t.Errorf("in the copy token %d came after %d", l.Token, last.Token)
 	}
+}
+
+// TestDataRestoredIntoTables: the rows of a dump are put into the tables of the same server, which
+// cannot tell, and tokens are issued a second time.
+func TestDataRestoredIntoTables(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), brief)
+	spend(t, e, quick("a"), 10)
+	dump, err := pg.Command(t, "pg_dump", "--data-only", "-n", "fencelock", "-d", "postgres").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := spend(t, e, quick("a"), 100)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	psql := pg.Command(t, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres")
+	psql.Stdin = strings.NewReader(`SELECT format('TRUNCATE %I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'fencelock' \gexec` + "\n" + string(dump))
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	next := regained(t, engine(t, pg.DSN(), brief), quick("a"))
+	verdict.Is(t, "PostgreSQL: only the data is restored, into existing tables",
+		verdict.Unsafe, verdict.OfHolders(nil, last.Token, next.Token))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -65,6 +66,9 @@ func newPool(dsn string) *pgxpool.Pool {
 // in a database of its own.
 func TestExam(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
+	verdict.Is(t, "PostgreSQL: the holder is partitioned from the server", verdict.Safe)
+	verdict.Is(t, "PostgreSQL: a waiter dies", verdict.Safe)
 	common := pgtest.StartCluster(t, "max_connections=200")
 	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
 		w := &world{pg: common, engine: engineOf(t.Name())}

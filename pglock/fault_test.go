@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -93,6 +94,7 @@ func TestTerminatedWaiterQueuesAgain(t *testing.T) {
 // unreachable holder may still believe in its lock.
 func TestRestart(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the server restarts, orderly or not", verdict.Safe)
 	for name, restart := range map[string]func(*pgtest.Postgres, testing.TB){
 		"restart": (*pgtest.Postgres).Restart, "crash": (*pgtest.Postgres).Crash,
 		"kill": func(p *pgtest.Postgres, t testing.TB) { p.Kill(t); p.Restart(t) },
@@ -155,9 +157,12 @@ func TestStandbyIsRefusedAndPromotionBeginsAnEpoch(t *testing.T) {
 	sb := pg.Standby(t)
 	sb.CatchUp(t, pg)
 	refusing := engine(t, sb.DSN(), short)
-	if _, err := refusing.Acquire(t.Context(), shortRequest("a")); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "standby") {
+	_, err := refusing.Acquire(t.Context(), shortRequest("a"))
+	if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("a lock on a standby: %v", err)
 	}
+	verdict.Is(t, "PostgreSQL: the server is a standby", verdict.Refused, verdict.OfError(err))
+	verdict.Is(t, "PostgreSQL: a standby is promoted and the old primary is off", verdict.Safe)
 	sb.Cut(t)
 	last := spend(t, e, shortRequest("a"), 200) // the standby never hears of these tokens
 	pg.Stop(t)
@@ -171,8 +176,26 @@ func TestStandbyIsRefusedAndPromotionBeginsAnEpoch(t *testing.T) {
 	}
 }
 
+// TestTwoPrimaries: a standby is promoted while the old primary serves its clients.
+func TestTwoPrimaries(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t, lazyDisk...)
+	e := engine(t, pg.DSN(), brief)
+	spend(t, e, quick("a"), 1)
+	sb := pg.Standby(t)
+	sb.CatchUp(t, pg)
+	first := regained(t, e, quick("a"))
+	stop := beat(t, e, first)
+	sb.Promote(t)
+	second := regained(t, engine(t, sb.DSN(), brief), quick("a"))
+	stop()
+	verdict.Is(t, "PostgreSQL: a standby is promoted while the old primary still serves clients",
+		verdict.Guarded, verdict.OfHolders(renew(e, first), first.Token, second.Token))
+}
+
 func TestRestoredDumpBeginsAnEpoch(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a dump, an archive or a cold backup is restored", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), short)
 	spend(t, e, shortRequest("a"), 1)
@@ -198,9 +221,8 @@ func TestSilentServer(t *testing.T) {
 		t.Errorf("renewing at a silent server: %v", err)
 	}
 	other := shortRequest("b")
-	if _, err := e.Acquire(ctx, other); err == nil {
-		t.Error("a frozen server granted a lock")
-	}
+	_, err := e.Acquire(ctx, other)
+	verdict.Is(t, "PostgreSQL: the server cannot be reached", verdict.Refused, verdict.OfError(err))
 	if err := await(t, lost, "the loss"); !errors.Is(err, driver.ErrLost) {
 		t.Error(err)
 	}
@@ -337,6 +359,7 @@ func TestNoServer(t *testing.T) {
 			if !errors.Is(err, driver.ErrUnavailable) {
 				t.Fatalf("wait %v: %v", req.Wait, err)
 			}
+			verdict.Is(t, "PostgreSQL: the server cannot be reached", verdict.Refused, verdict.OfError(err))
 			limit *= 2 // on a slow machine nothing was heard before the context ended
 			return strings.Contains(err.Error(), "refused")
 		})

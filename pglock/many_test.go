@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -118,6 +119,7 @@ func TestLockTableIsNotFilled(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "max_locks_per_transaction") {
 			t.Errorf("lock %d: %v", i, err)
 		}
+		verdict.Is(t, "PostgreSQL: the lock table is nearly full", verdict.Refused, verdict.OfError(err))
 		if i < 100 || i > 120 { // others have some
 			t.Errorf("lock %d of 200 was refused, want one of the last before lock 120", i)
 		}

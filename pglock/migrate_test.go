@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // TestSchemaOfAnotherVersion: engines refuse it, and it is not changed. The error says what to do.
@@ -61,6 +62,7 @@ func TestSchemaWithoutData(t *testing.T) {
 		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "fencelock.epoch is empty") {
 			t.Errorf("token %d, %v", g.Token, err)
 		}
+		verdict.Is(t, "PostgreSQL: the schema is restored without its data", verdict.Refused, verdict.OfError(err))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -38,6 +39,7 @@ func TestHashIsTheServers(t *testing.T) {
 // or of an integer, meets the same lock.
 func TestForeignSessions(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: another program uses pg_advisory_lock on the same key", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	psql := pg.Connect(t)
@@ -83,6 +85,7 @@ func TestPooler(t *testing.T) {
 	if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "pooler") {
 		t.Errorf("a pooler nobody allowed: %v", err)
 	}
+	verdict.Is(t, "PostgreSQL: a pooler is in between", verdict.Refused, verdict.OfError(err))
 	e, direct := engine(t, session, allow), engine(t, pg.DSN(), nil)
 	req := request("a")
 	req.TTL = 5 * time.Second
@@ -119,6 +122,7 @@ func TestUnprivilegedRole(t *testing.T) {
 	if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "fencelock init") || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("without a schema: %v", err)
 	}
+	verdict.Is(t, "PostgreSQL: a privilege is missing", verdict.Refused, verdict.OfError(err))
 	if err := e.Init(t.Context()); !errors.Is(err, driver.ErrConfig) {
 		t.Errorf("Init of a role that may not: %v", err)
 	}
@@ -391,9 +395,10 @@ func TestBreakOfAHolderWhoseProcessGoesOn(t *testing.T) {
 				next <- wait{e, leaseOf(again, g), err}
 			}()
 		}
-		try(t, e, first)
+		broken := try(t, e, first)
 		token, err := breaks.Break(t.Context(), req.Name, "a test")
 		w := await(t, next, "the next one")
+		verdict.Is(t, "PostgreSQL: break while the holder works", verdict.Guarded, verdict.OfHolders(nil, broken.Token, w.lease.Token))
 		if err != nil || w.err != nil || w.lease.Token <= token {
 			t.Errorf("%q: token %d, %v; the next one has %d, %v", req.Name, token, err, w.lease.Token, w.err)
 		}

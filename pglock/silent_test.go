@@ -13,6 +13,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -177,6 +178,7 @@ func TestSilentSession(t *testing.T) {
 // connection is back, the name is free.
 func TestGrantOnASilentSession(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a grant stays unread in a frozen waiter", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	p, dsn := throughProxy(t, pg)
 	e := engine(t, dsn, &pglock.Config{Timeout: time.Second})

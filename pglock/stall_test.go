@@ -15,6 +15,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -105,6 +106,7 @@ func beat(t testing.TB, e driver.Engine, leases ...driver.Lease) (stop func()) {
 // renewals on other connections do not wait.
 func TestStalledConnection(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: one connection stalls and the others work", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), nil)
 	var lost, others atomic.Int64
@@ -148,6 +150,7 @@ func TestStalledConnection(t *testing.T) {
 // another connection.
 func TestWaiterOnASilentConnection(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a waiter freezes", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
 	holder, e, next := engine(t, pg.DSN(), nil), engine(t, dsn, nil), engine(t, pg.DSN(), nil)
@@ -175,6 +178,7 @@ func TestWaiterOnASilentConnection(t *testing.T) {
 // TestDeadWaitersOfACutOffHost: their leases run out side by side.
 func TestDeadWaitersOfACutOffHost(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a waiter freezes", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	proxy, dsn := throughProxy(t, pg)
 	holder, next := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
@@ -207,6 +211,7 @@ func TestDeadWaitersOfACutOffHost(t *testing.T) {
 // TestFrozenNeighbours: while each other connection of a process stands still in turn, no lock
 // of the rest is lost.
 func TestFrozenNeighbours(t *testing.T) {
+	verdict.Is(t, "PostgreSQL: one connection stalls and the others work", verdict.Safe)
 	if few(0, 1) == 0 {
 		t.Parallel()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/jackc/pgx/v5"
 )
@@ -81,6 +82,7 @@ func long(name string) driver.Request {
 // Nobody was told of a grant, so nobody waits for it: the request asks once more, and has it.
 func TestCutBetweenTheStepsOfAnAcquire(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	next := engine(t, pg.DSN(), nil)
 	last := spend(t, next, request("a"), 1)
@@ -115,6 +117,7 @@ func TestCutBetweenTheStepsOfAnAcquire(t *testing.T) {
 // its release. The release is never told to have succeeded, and the name is closed for the TTL.
 func TestCutBetweenTheStepsOfARelease(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	for what, when := range map[string]string{
 		"nothing is done": "BEFORE UPDATE",
@@ -147,6 +150,7 @@ func TestCutBetweenTheStepsOfARelease(t *testing.T) {
 // granted at once; the old version of the row would have closed the name for a TTL.
 func TestRowOfARelease(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: an answer is lost", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	e, next, conn := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient), pg.Connect(t)
 	l := try(t, e, long("a"))
@@ -180,6 +184,7 @@ func TestRowOfARelease(t *testing.T) {
 // server, and the holder vanishes. The waiter sees it, and lets the lease pass.
 func TestRowCommittedAfterAWaitersSnapshot(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	e, next, conn := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient), pg.Connect(t)
 	if err := e.Init(t.Context()); err != nil {

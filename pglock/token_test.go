@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -29,6 +30,7 @@ func quick(name string) driver.Request {
 // after is greater all the same.
 func TestTwoPromotionsAndARestore(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a standby is promoted and the old primary is off", verdict.Safe)
 	pg := pgtest.StartPostgres(t, lazyDisk...)
 	last := spend(t, engine(t, pg.DSN(), brief), quick("a"), 50)
 	for range 2 {
@@ -64,6 +66,7 @@ func TestTwoPromotionsAndARestore(t *testing.T) {
 // what is there. The whole of it goes on with greater tokens; the schema alone is refused.
 func TestArchiveRestored(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a dump, an archive or a cold backup is restored", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	e := engine(t, pg.DSN(), brief)
 	spend(t, e, quick("a"), 10)
@@ -99,6 +102,7 @@ func TestArchiveRestored(t *testing.T) {
 // starts as after an orderly stop, and knows nothing of the tokens since.
 func TestColdBackupPutBack(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "PostgreSQL: a dump, an archive or a cold backup is restored", verdict.Safe)
 	pg := pgtest.StartPostgres(t)
 	last := spend(t, engine(t, pg.DSN(), brief), quick("a"), 10)
 	pg.Stop(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -189,6 +190,7 @@ func briskCluster(t testing.TB, c *redistest.RedisCluster) *redislock.Engine {
 // a process that is costs one grant.
 func TestClusterFreesTheDead(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: a waiter dies", verdict.Safe)
 	c := redistest.StartRedisCluster(t, 3)
 	a, b := briskCluster(t, c), briskCluster(t, c)
 	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}

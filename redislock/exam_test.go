@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
@@ -53,6 +54,16 @@ func dial(addr string) rueidis.Client {
 func TestExam(t *testing.T) {
 	t.Parallel()
 	examtest.Parallel(t, drivertest.Suite{World: newWorld, TTL: time.Second})
+}
+
+// TestLateHolder: what a holder writes that was frozen, or broken while it worked.
+func TestLateHolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	earlier, later := examtest.Frozen(t, w)
+	verdict.Is(t, "Redis: the holder freezes", verdict.Guarded, verdict.OfHolders(nil, earlier, later))
+	earlier, later = examtest.Broken(t, w)
+	verdict.Is(t, "Redis: break while the holder works", verdict.Guarded, verdict.OfHolders(nil, earlier, later))
 }
 
 // world is a server that keeps its data over a restart.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -54,6 +55,7 @@ func TestForeignHolder(t *testing.T) {
 // compare-and-delete or by its expiry, and yet the waiter gets in soon.
 func TestForeignRelease(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: another program locks the same key with SET NX PX", verdict.Safe)
 	s := newScene(t)
 	e := s.engine(nil)
 	s.server.Do(t, "SET", "lock:n", "someone", "NX", "PX", "60000")
@@ -90,6 +92,7 @@ func TestForeignDelete(t *testing.T) {
 		if g.Token <= h.Token {
 			t.Errorf("the next one has token %d after %d", g.Token, h.Token)
 		}
+		verdict.Is(t, "Redis: the lock key is deleted or evicted", verdict.Guarded, verdict.OfHolders(nil, h.Token, g.Token))
 		g.free()
 		s.clean("n")
 	}
@@ -99,6 +102,7 @@ func TestForeignDelete(t *testing.T) {
 // of ours holds the lock, or is being handed it.
 func TestExcludesForeign(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: another program locks the same key with SET NX PX", verdict.Safe)
 	s := newScene(t)
 	a := s.engine(nil)
 	b, tap := s.tapped(nil)

@@ -8,6 +8,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -18,12 +19,13 @@ func TestPartitionedHolder(t *testing.T) {
 	for _, name := range []string{"taken", "handed-over"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			partitioned(t, name)
+			state, earlier, later := partitioned(t, name)
+			verdict.Is(t, "Redis: the holder is partitioned from the server", verdict.Safe, verdict.OfHolders(state, earlier, later))
 		})
 	}
 }
 
-func partitioned(t *testing.T, name string) {
+func partitioned(t *testing.T, name string) (state error, earlier, later int64) {
 	s := newScene(t)
 	proxy, err := faults.NewProxy(s.server.Addr())
 	if err != nil {
@@ -55,10 +57,11 @@ func partitioned(t *testing.T, name string) {
 		t.Fatal(lock.Err())
 	}
 	proxy.Drop(faults.Both)
-	w.granted()
+	g := w.granted()
 	granted := time.Now()
-	if err := lock.Err(); !errors.Is(err, driver.ErrLost) { // exact, where a timer may be late
-		t.Errorf("a second holder got in, and the first heard %v", err)
+	state = lock.Err()
+	if !errors.Is(state, driver.ErrLost) { // exact, where a timer may be late
+		t.Errorf("a second holder got in, and the first heard %v", state)
 	}
 	t.Logf("the lock ended %v before the next holder got in", granted.Sub(lock.Deadline()))
 	select {
@@ -68,4 +71,5 @@ func partitioned(t *testing.T, name string) {
 	}
 	_ = proxy.Heal()
 	proxy.Reset()
+	return state, lock.Token(), g.Token
 }

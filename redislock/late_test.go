@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -38,6 +39,7 @@ func (s scene) free(name string) {
 // lost. The try arrives when its time is over.
 func TestTryOfTheDead(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: a request arrives after its client gave up", verdict.Safe)
 	s := newScene(t)
 	e, tap := s.tapped(&redislock.Config{RetryTimeout: 100 * time.Millisecond})
 	s.warm(e)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -73,6 +74,7 @@ func TestQuarantineOfANewServer(t *testing.T) {
 // stands can be renewed and released meanwhile, and nothing is handed over.
 func TestQuarantineAfterForgetting(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: the server loses its data, with Quarantine", verdict.Safe)
 	for _, forget := range []func(s scene){
 		func(s scene) { s.server.Do(s, "FLUSHALL") },
 		func(s scene) { s.server.Kill(s); s.server.Restart(s) },
@@ -114,6 +116,7 @@ func (s scene) refusal(e *redislock.Engine, name string) (err error) {
 // may lack what the other granted last.
 func TestQuarantineOfAPromotedReplica(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: failover, with Quarantine and min-replicas-to-write", verdict.Safe)
 	s := newScene(t)
 	first := s.server
 	first.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2")

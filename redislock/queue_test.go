@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -14,6 +15,7 @@ import (
 // once, and gets its places back when it is thawed.
 func TestFrozenProcess(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: a waiter freezes", verdict.Safe)
 	s := newScene(t)
 	c := s.engine(nil)
 	s.brisk = true
@@ -81,6 +83,7 @@ func TestHailsDoNotSilenceAClient(t *testing.T) {
 // in many clients gets in.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: the holder is killed", verdict.Safe)
 	s := newScene(t)
 	req := request("n")
 	req.TTL = 4 * time.Second

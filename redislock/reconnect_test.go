@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -192,9 +193,11 @@ func TestFlushAll(t *testing.T) {
 	s.server.Do(t, "FLUSHALL")
 	s.gone(h.renew())
 	s.gone(h.release())
-	if g := ws[0].granted(); g.Token <= h.Token {
+	g := ws[0].granted()
+	if g.Token <= h.Token {
 		t.Errorf("token %d after %d", g.Token, h.Token)
 	}
+	verdict.Is(t, "Redis: the server loses its data", verdict.Guarded, verdict.OfHolders(nil, h.Token, g.Token))
 	s.inOrder(ws...)
 	s.clean("n")
 }
@@ -203,6 +206,7 @@ func TestFlushAll(t *testing.T) {
 // does not tells the holder so.
 func TestRestart(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: the server restarts with all its data", verdict.Safe)
 	for _, keeps := range []bool{true, false} {
 		appendonly := map[bool]string{true: "yes", false: "no"}[keeps]
 		s := newScene(t, "--appendonly", appendonly, "--appendfsync", "always")
@@ -224,8 +228,12 @@ func TestRestart(t *testing.T) {
 		} else {
 			s.gone(err)
 		}
-		if g := ws[0].granted(); g.Token <= h.Token {
+		g := ws[0].granted()
+		if g.Token <= h.Token {
 			t.Errorf("token %d after %d", g.Token, h.Token)
+		}
+		if !keeps { // before its renewal failed, the first holder considered itself one
+			verdict.Is(t, "Redis: the server loses its data", verdict.Guarded, verdict.OfHolders(nil, h.Token, g.Token))
 		}
 		s.inOrder(ws...)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
@@ -54,6 +55,10 @@ func TestMissingRight(t *testing.T) {
 		short.TTL = 200 * time.Millisecond
 		for _, req := range []driver.Request{try(short), shared(try(short), 2), short, shared(short, 2)} {
 			s.lacking(admin, e, command, req)
+		}
+		if command == "set" { // which every acquire of a free lock uses
+			_, err := s.ask(e, try(short)).ended()
+			verdict.Is(t, "Redis: an ACL right is missing", verdict.Refused, verdict.OfError(err))
 		}
 		_ = e.Close()
 		client.Close()
@@ -198,6 +203,7 @@ func TestReadOnlyReplica(t *testing.T) {
 			if took := time.Since(begun); took < giveUp/2 || took > giveUp+15*time.Second {
 				t.Errorf("it took %v, with a patience of %v: %v", took, giveUp, err)
 			}
+			verdict.Is(t, "Redis: the server is a replica", verdict.Refused, verdict.OfError(err))
 			return err
 		})
 	}
@@ -224,9 +230,11 @@ func TestFullMemory(t *testing.T) {
 	s.server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	orphaned()
 	for _, req := range []driver.Request{brief("new"), try(brief("new")), shared(brief("new"), 0), brief("x")} {
-		if _, err := s.ask(a, req).ended(); err == nil || !strings.Contains(err.Error(), "OOM") {
+		_, err := s.ask(a, req).ended()
+		if err == nil || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("%+v: %v", req, err)
 		}
+		verdict.Is(t, "Redis: memory is full, policy noeviction", verdict.Refused, verdict.OfError(err))
 	}
 	for i, h := range hs {
 		if err := h.renew(); err != nil {
@@ -257,6 +265,7 @@ func TestEviction(t *testing.T) {
 	s := newScene(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl")
 	_, err := s.ask(s.engine(nil), request("n")).ended()
 	s.says(err, driver.ErrConfig, "maxmemory-policy volatile-ttl")
+	verdict.Is(t, "Redis: the server may evict keys", verdict.Refused, verdict.OfError(err))
 	s.hold(s.engine(&redislock.Config{AllowEviction: true}), request("n")).free()
 	s.server.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	s.hold(s.engine(nil), request("n")).free()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -23,6 +24,7 @@ func (s scene) fencingToken(name string) string {
 // finds what it took, with the token it had, and the lease begins anew.
 func TestAcquireRetriedFindsItsOwn(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: an answer is lost", verdict.Safe)
 	s := newScene(t)
 	for _, req := range []driver.Request{request("x"), shared(request("s"), 0), shared(request("limited"), 3)} {
 		a, tap := s.tapped(nil)
@@ -125,6 +127,7 @@ func TestAcquireGivesUp(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("a frozen server: %v", err)
 		}
+		verdict.Is(t, "Redis: the server is frozen or unreachable", verdict.Refused, verdict.OfError(err))
 	}
 	s.server.Thaw(t)
 	s.clean("n")
@@ -155,6 +158,7 @@ func TestAcquireIsCancelledUnanswered(t *testing.T) {
 // withdrawal.
 func TestLateTryIsWithdrawn(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: a request arrives after its client gave up", verdict.Safe)
 	s := newScene(t)
 	a, tap := s.tapped(&redislock.Config{RetryTimeout: 200 * time.Millisecond})
 	var late []func() redisconn.Reply
@@ -180,6 +184,7 @@ func TestLateTryIsWithdrawn(t *testing.T) {
 // release is made again, finds that, and takes nothing from the successor.
 func TestReleaseRetried(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: an answer is lost", verdict.Safe)
 	s := newScene(t)
 	a, tap := s.tapped(nil)
 	b := s.engine(nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -75,6 +76,7 @@ func TestSentinelFailoverForgets(t *testing.T) {
 	if g.Token <= h.Token {
 		t.Errorf("token %d after %d: a guard would let the first holder write", g.Token, h.Token)
 	}
+	verdict.Is(t, "Redis: failover to a replica that lacked the lock", verdict.Guarded, verdict.OfHolders(nil, h.Token, g.Token))
 	s.until("the first holder learns", func() bool { return errors.Is(h.renew(), driver.ErrNotHeld) })
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redislock"
 )
 
@@ -19,6 +20,7 @@ import (
 // that.
 func TestSplitBrain(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redis: failover, with Quarantine and min-replicas-to-write", verdict.Safe)
 	s := newScene(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 	link, err := faults.NewProxy(s.server.Addr())
 	if err != nil {

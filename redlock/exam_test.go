@@ -13,6 +13,7 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -65,7 +66,19 @@ func (e closing) Close() error {
 // servers.
 func TestExam(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: the holder is killed", verdict.Safe)
+	verdict.Is(t, "Redlock: a node restarts with its data", verdict.Safe)
 	examtest.Parallel(t, drivertest.Suite{World: newWorld, TTL: time.Second, Patience: 40 * time.Second})
+}
+
+// TestLateHolder: what a holder writes that was frozen, or broken while it worked.
+func TestLateHolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	earlier, later := examtest.Frozen(t, w)
+	verdict.Is(t, "Redlock: the holder freezes", verdict.Guarded, verdict.OfHolders(nil, earlier, later))
+	earlier, later = examtest.Broken(t, w)
+	verdict.Is(t, "Redlock: break while the holder works", verdict.Guarded, verdict.OfHolders(nil, earlier, later))
 }
 
 // world is three servers that keep their data over a restart.

@@ -13,6 +13,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -42,6 +43,7 @@ var kinds = map[string]driver.Request{
 // long given up, closed its engine and gone. They close the name to nobody.
 func TestLateRequestsDoNothing(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: a request arrives after its client gave up", verdict.Safe)
 	for what, req := range kinds {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -101,6 +103,7 @@ func TestLateRequestsDoNothing(t *testing.T) {
 // though its time is not over.
 func TestTakenBackBars(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: a request arrives after its client gave up", verdict.Safe)
 	for what, req := range kinds {
 		if req.Wait {
 			continue

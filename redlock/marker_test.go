@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -19,6 +20,7 @@ import (
 // whoever asks.
 func TestLargerMaxTTLIsKept(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: clients are configured with different MaxTTL", verdict.Safe)
 	w := startNodes(t, 3)
 	for _, r := range w {
 		r.Do(t, "FLUSHALL")

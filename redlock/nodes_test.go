@@ -12,6 +12,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -148,6 +149,9 @@ func TestSetsThatAreNoGood(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want %q", c.what, err, c.says)
 		}
+		if c.what == "a replica" || c.what == "a server that evicts" {
+			verdict.Is(t, "Redlock: a node is a replica, or evicts keys", verdict.Refused, verdict.OfError(err))
+		}
 		want := driver.ErrConfig
 		if c.names == nil && len(c.addrs) < 3 || c.what == "a name twice" {
 			want = driver.ErrInvalid // it shows without asking
@@ -166,6 +170,7 @@ func TestSetsThatAreNoGood(t *testing.T) {
 
 func TestTwoOfFiveDown(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: fewer than half of the nodes are down", verdict.Safe)
 	w := startNodes(t, 5)
 	w[1].Kill(t)
 	w[3].Kill(t)
@@ -197,6 +202,7 @@ func TestThreeOfFiveDown(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Fatalf("with three nodes down: got %v, want ErrUnavailable", err)
 	}
+	verdict.Is(t, "Redlock: half or more of the nodes are down", verdict.Refused, verdict.OfError(err))
 	if d := time.Since(begun); d > 30*time.Second {
 		t.Errorf("it took %v to say so", d)
 	}
@@ -279,6 +285,7 @@ func median(t *testing.T, e *redlock.Engine, name string, n int) time.Duration {
 // once it is thawed.
 func TestGhosts(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: an answer is lost, or a request arrives twice", verdict.Safe)
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{RetryTimeout: time.Millisecond, NodeLimit: time.Second})
 	warmUp(t, e)
@@ -322,6 +329,7 @@ func TestMinorityIsNoAnswer(t *testing.T) {
 // A node that is down does not hide that the others show a name as held.
 func TestHeldWithANodeDown(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: fewer than half of the nodes are down", verdict.Safe)
 	w := startNodes(t, 3)
 	e, other := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
 	_, lease := take(t, e, "x", long)

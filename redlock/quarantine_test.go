@@ -11,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redlock"
 	"github.com/redis/rueidis"
 )
@@ -49,11 +50,13 @@ func TestAmnesia(t *testing.T) {
 				t.Fatalf("the second client got %v, want %v", err, c.want)
 			}
 			if c.want == nil {
+				verdict.Is(t, "Redlock: a node loses its data, with quarantine=off", verdict.Guarded, verdict.OfHolders(nil, g.Token, other.Token))
 				if other.Token <= g.Token {
 					t.Errorf("the second holder has token %d, the first %d: a guard cannot tell them apart", other.Token, g.Token)
 				}
 				return
 			}
+			verdict.Is(t, "Redlock: a node loses its data, is flushed, or fails over", verdict.Safe)
 			if !strings.Contains(err.Error(), "does not vote until") {
 				t.Errorf("%v does not say until when", err)
 			}
@@ -64,6 +67,7 @@ func TestAmnesia(t *testing.T) {
 // TestQuarantineEnds: nodes that forgot vote again after MaxTTL, no earlier.
 func TestQuarantineEnds(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: a node loses its data, is flushed, or fails over", verdict.Safe)
 	for what, forget := range map[string]func(*redistest.Redis){
 		"restart":  func(r *redistest.Redis) { r.Restart(t) },
 		"FLUSHALL": func(r *redistest.Redis) { r.Do(t, "FLUSHALL") },
@@ -97,6 +101,7 @@ func TestQuarantineEnds(t *testing.T) {
 // one TTL. The run id is the old one again, yet the node may have forgotten.
 func TestFailoverAndBack(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: a node loses its data, is flushed, or fails over", verdict.Safe)
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	w[0].Do(t, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
@@ -155,9 +160,11 @@ func TestNodeSets(t *testing.T) {
 	w := startNodes(t, 5)
 	for _, cfg := range []redlock.Config{{}, {NoQuarantine: true}} {
 		three := open(t, w.addrs()[:3], cfg)
-		if _, err := try(three, "x", time.Second); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "another set of nodes") {
+		_, err := try(three, "x", time.Second)
+		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "another set of nodes") {
 			t.Errorf("with three of five nodes: got %v, want ErrConfig that says why", err)
 		}
+		verdict.Is(t, "Redlock: a client lists other nodes than the others", verdict.Refused, verdict.OfError(err))
 		if cfg.NoQuarantine {
 			continue
 		}
@@ -184,6 +191,7 @@ func TestNoRightToInfo(t *testing.T) {
 	if !errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "+info") {
 		t.Errorf("without the right to INFO: got %v, want ErrConfig that names it", err)
 	}
+	verdict.Is(t, "Redlock: the right to INFO is missing", verdict.Refused, verdict.OfError(err))
 	if d := time.Since(begun); d > long {
 		t.Errorf("it took %v to say so", d)
 	}

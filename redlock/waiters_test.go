@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -80,6 +81,7 @@ func TestDeafWaiter(t *testing.T) {
 // TestTextbookClients: plain SET NX PX on each node excludes us, and we them.
 func TestTextbookClients(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "Redlock: another client uses the textbook algorithm on the same keys", verdict.Safe)
 	w := startNodes(t, 3)
 	e := open(t, w.addrs(), redlock.Config{})
 	_, l := take(t, e, "x", long)

@@ -13,12 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/memlock"
 )
 
 // TestSignalInTheInstantOfTheGrant: a signal that arrives at the moment of the grant either ends
 // the wait or is delivered to the command.
 func TestSignalInTheInstantOfTheGrant(t *testing.T) {
+	verdict.Is(t, "fencelock run: a signal arrives at the moment of the grant", verdict.Safe)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // otherwise the goroutine of await would nearly always get the signal first
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, unix.SIGTERM)

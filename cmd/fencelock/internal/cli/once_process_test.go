@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // TestOnceWhoseReaderDoesNotRead: the outcome is stored when the command has ended, even if nobody
@@ -17,6 +19,7 @@ import (
 // whether it ran the command or repeats a stored outcome.
 func TestOnceWhoseReaderDoesNotRead(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "fencelock run: nobody reads the output", verdict.Safe)
 	out, err := exec.Command("seq", "1", "5000").Output()
 	must(t, err)
 	for _, blocked := range []string{"stdout", "stderr"} {

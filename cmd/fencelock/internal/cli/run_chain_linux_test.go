@@ -20,6 +20,7 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // forms are ways in which commands start processes that leave their group, their session or
@@ -82,6 +83,7 @@ func (h host) lines(name string) int {
 // form is tested with a wrapper of its own, four times.
 func TestNothingEscapes(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "fencelock run: the command starts processes that leave its group or session", verdict.Safe)
 	all := "("
 	for _, form := range forms {
 		all += "(" + form + ") & "
@@ -264,6 +266,7 @@ func TestCommandThatIsAnotherUser(t *testing.T) {
 	t.Parallel()
 	t.Run("lost", func(t *testing.T) {
 		t.Parallel()
+		verdict.Is(t, "fencelock run: a process of the command becomes another user, on a server", verdict.Guarded)
 		h := nobodys(t)
 		url := "redis://" + redistest.StartRedis(t).Addr()
 		old := h.asNobody(url, "run", "--ttl", "5s", "-k", "500ms", "x", "--", "./rooted", "pid")
@@ -308,6 +311,7 @@ func TestCommandThatIsAnotherUser(t *testing.T) {
 	for _, sig := range []unix.Signal{unix.SIGKILL, 0} {
 		t.Run("files/"+unix.SignalName(sig), func(t *testing.T) {
 			t.Parallel()
+			verdict.Is(t, "fencelock run: a process of the command becomes another user, on files", verdict.Safe)
 			h := nobodys(t)
 			url := "file://" + h.path("locks")
 			old := h.asNobody(url, "run", "-k", "500ms", "x", "--", "./rooted", "pid")

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // host is a directory in which a test runs commands. It contains their locks.
@@ -100,6 +102,7 @@ func appears(t *testing.T, path string) {
 // command, a waiter runs its command after the hand-over, and elect becomes the leader.
 func TestStderrThatNobodyReads(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "fencelock run: nobody reads the output", verdict.Safe)
 	for name, stderr := range map[string]func(*testing.T) *os.File{
 		"full": fullPipe,
 		"closed": func(t *testing.T) *os.File {
@@ -180,6 +183,7 @@ func TestOrphansBesideStrangers(t *testing.T) {
 func TestWatchdogSurvives(t *testing.T) {
 	t.Parallel()
 	needProc(t)
+	verdict.Is(t, "fencelock run: the watchdog is stopped", verdict.Safe)
 	w := startWrapped(t, "run", "")
 	watchdog := watchdogOf(t, w)
 	must(t, unix.Kill(watchdog, unix.SIGSTOP))
@@ -213,6 +217,7 @@ func wasResumed(t *testing.T, pid int) bool {
 func TestWatchdogKilled(t *testing.T) {
 	t.Parallel()
 	needProc(t)
+	verdict.Is(t, "fencelock run: the watchdog is killed", verdict.Safe)
 	w := startWrapped(t, "run", "")
 	must(t, unix.Kill(watchdogOf(t, w), unix.SIGKILL))
 	if err := w.Wait(); exitCodeOf(err) != exitStart {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 // wrapped is a "fencelock run" or "fencelock elect" whose command has started.
@@ -82,6 +84,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func TestRunWrapperKilled(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "fencelock run: run is killed", verdict.Safe)
 	for _, verb := range []string{"run", "elect"} {
 		w := startWrapped(t, verb, "")
 		must(t, w.Process.Kill())
@@ -94,6 +97,7 @@ func TestRunWrapperKilled(t *testing.T) {
 // When the wrapper continues, run exits and elect campaigns again.
 func TestRunWrapperFrozen(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "fencelock run: run is frozen", verdict.Safe)
 	frozen := func(verb string) wrapped {
 		w := startWrapped(t, verb, "mem:", "--ttl", "5s") // long enough to be renewed in time on a busy machine
 		must(t, w.Process.Signal(unix.SIGSTOP))

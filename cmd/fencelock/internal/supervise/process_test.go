@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -147,6 +148,7 @@ func TestHowACommandEnds(t *testing.T) {
 // TestLossEndsTheCommand: if the lock is lost, the command receives SIGTERM and can exit by itself.
 func TestLossEndsTheCommand(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "fencelock run: the lock is lost while the command runs", verdict.Safe)
 	fifo := newFIFO(t)
 	end, said := wrapped(t, `trap "exit 9" TERM; echo up >"$WRAP_LOSE"; while :; do sleep 0.05; done`, nil, loseVariable+"="+fifo)
 	if want := "status 0x900 lost true late false asked false"; end != want {
@@ -160,6 +162,7 @@ func TestLossEndsTheCommand(t *testing.T) {
 // TestLossBeforeTheStart: a command does not start if its lock is already lost.
 func TestLossBeforeTheStart(t *testing.T) {
 	t.Parallel()
+	verdict.Is(t, "fencelock run: the lock is lost before the command starts", verdict.Safe)
 	ran := filepath.Join(t.TempDir(), "ran")
 	cmd := exec.Command("wrap", "touch", ran)
 	cmd.Env = append(os.Environ(), loseVariable+"=first")
