@@ -112,6 +112,10 @@ slow: cc redis postgres ## repeat engine and fault tests many times, to find rar
 matrix: cc redis ## the Redis tests on each installed server, and on REDIS="/path/redis-server ..."
 	@.ci/matrix $(REDIS)
 
+.PHONY: guarantees
+guarantees: cc redis postgres ## the tests with a verdict; writes the tables of docs/guarantees.md. Needs root
+	$(GO) test -count=1 -timeout 60m -run '^TestGuarantees$$' ./internal/house -guarantees
+
 .PHONY: sim soak
 sim: ## two minutes of simulated faults on the deciding code of Redlock, with a table
 	$(GO) run ./internal/testkit/sim/cmd/sim -events 1000000000
