@@ -71,8 +71,7 @@ func gather(h *history.History) *facts {
 	f.granted = slices.SortedStableFunc(slices.Values(h.Acquisitions), func(a, b history.Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
 	f.Faults = slices.SortedStableFunc(slices.Values(h.Faults), func(a, b history.Fault) int { return cmp.Compare(a.From, b.From) })
 	for _, w := range h.Workers {
-		f.lanes[w.Name] = len(f.workers)
-		f.workers = append(f.workers, w)
+		f.addLane(w)
 	}
 	least := int64(math.MaxInt64)
 	for i, a := range f.granted {
@@ -101,15 +100,12 @@ func gather(h *history.History) *facts {
 // id names a violation, a loss or a fault by its index.
 func id(letter string, i int) string { return letter + strconv.Itoa(i+1) }
 
-// lane returns the lane of a worker. One that the history does not list gets the next lane.
-func (f *facts) lane(worker string) int {
-	i, ok := f.lanes[worker]
-	if !ok {
-		i = len(f.workers)
-		f.lanes[worker] = i
-		f.workers = append(f.workers, history.Worker{Name: worker})
+// addLane adds a lane for a worker that has none yet.
+func (f *facts) addLane(w history.Worker) {
+	if _, ok := f.lanes[w.Name]; !ok {
+		f.lanes[w.Name] = len(f.workers)
+		f.workers = append(f.workers, w)
 	}
-	return i
 }
 
 func (f *facts) findMarks() {
@@ -154,11 +150,11 @@ func (f *facts) sortLocks() {
 		return byName[name]
 	}
 	for i, a := range f.granted {
-		f.lane(a.Worker)
+		f.addLane(history.Worker{Name: a.Worker})
 		get(a.Name).granted = append(get(a.Name).granted, i)
 	}
 	for _, w := range f.Waits {
-		f.lane(w.Worker)
+		f.addLane(history.Worker{Name: w.Worker})
 		get(w.Name)
 	}
 	for _, m := range f.marks {
