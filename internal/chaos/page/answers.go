@@ -158,6 +158,9 @@ func (f *facts) closed() answer {
 }
 
 func (f *facts) fair() answer {
+	if len(f.stats.Turns) == 0 {
+		return answer{"Fair?", "", "–", "the history lists no workers"}
+	}
 	byCount := func(a, b history.Turns) int { return a.Count - b.Count }
 	least, most := slices.MinFunc(f.stats.Turns, byCount).Count, slices.MaxFunc(f.stats.Turns, byCount).Count
 	short := number(most) + " : 0"

@@ -5,7 +5,7 @@ const data = JSON.parse($("data").textContent), S = data.start, E = data.end, T 
 const {locks, workers, faults, losses, marks: violations} = data;
 const canvas = $("lanes"), cx = canvas.getContext("2d"), tip = $("tip"), strip = $("strip"), frame = $("frame");
 
-// ---- what the page brings: varints in base64, times in microseconds
+// ---- data: varints in base64, times in microseconds
 function reader(text) {
   const bytes = Uint8Array.from(atob(text || ""), c => c.charCodeAt(0));
   let at = 0, last = 0;
@@ -46,18 +46,17 @@ class List {
   }
   * within(a, b) { for (let i = this.first(a); i < this.items.length && this.items[i].from <= b; i++) yield this.items[i]; }
 }
-const byLane = (items, end) => {
-  const groups = workers.map(() => []);
-  items.forEach(x => groups[x.lane].push(x));
+const lists = (of, key, items, end) => {
+  const groups = of.map(() => []);
+  items.forEach(x => groups[x[key]].push(x));
   return groups.map(g => new List(g, end));
 };
 const failed = [], refused = [];
 for (const r = reader(data.failed); r.more();) { const lane = r.number(), lock = r.number(), from = r.time(); failed.push({lane, lock, from, to: from + r.number()}); }
 for (const r = reader(data.refused); r.more();) { const lane = r.number(), from = r.time(); refused.push({lane, from, to: from}); }
 const waiting = all.map(a => ({lane: a.lane, lock: a.lock, from: a.called, to: a.from})).concat(failed);
-const laneHolds = byLane(all, a => a.end), laneWaits = byLane(waiting, w => w.to), laneRefused = byLane(refused, w => w.to);
-const lockHolds = locks.map((_, l) => new List(all.filter(a => a.lock === l), a => a.to));
-const lockWaits = locks.map((_, l) => new List(waiting.filter(w => w.lock === l), w => w.to));
+const laneHolds = lists(workers, "lane", all, a => a.end), laneWaits = lists(workers, "lane", waiting, w => w.to), laneRefused = lists(workers, "lane", refused, w => w.to);
+const lockHolds = lists(locks, "lock", all, a => a.to), lockWaits = lists(locks, "lock", waiting, w => w.to);
 const everything = new List(all.slice(), a => a.from);
 
 // Holds of one worker at the same time get rows of their own in its lane.
@@ -157,7 +156,7 @@ function layout() {
   cx.setTransform(ratio, 0, 0, ratio, 0, 0);
   strip.style.setProperty("--gutter", G + 1 + "px");
 }
-function hatch(colour) { // a pattern tells the time after a loss also without colour
+function hatch(colour) { // the time after a loss has a pattern, for eyes that do not see its colour
   const tile = document.createElement("canvas"), c = tile.getContext("2d");
   tile.width = tile.height = 6; c.strokeStyle = colour; c.lineWidth = 2;
   c.beginPath(); c.moveTo(-1, 7); c.lineTo(7, -1); c.moveTo(-1, 1); c.lineTo(1, -1); c.moveTo(5, 7); c.lineTo(7, 5); c.stroke();
@@ -172,7 +171,7 @@ function fit(s, room) {
 }
 function box(x, y, w, h, colour) { cx.fillStyle = colour; cx.fillRect(x, y, w, h); }
 function line(x0, y0, x1, y1, colour, w = 1, dash = []) { cx.strokeStyle = colour; cx.lineWidth = w; cx.setLineDash(dash); cx.beginPath(); cx.moveTo(x0, y0); cx.lineTo(x1, y1); cx.stroke(); cx.setLineDash([]); }
-function label(s, x, y, colour, align) { // text on a ground of its own
+function label(s, x, y, colour, align) { // text on a background
   const w = cx.measureText(s).width, left = align === "right" ? x - w : x;
   box(left - 2, y - 7, w + 4, 14, css.panel); text(s, left, y, colour);
 }
@@ -267,7 +266,7 @@ function drawHolds(list, r, lockRow) {
   font(11, true);
   for (const a of wide) {
     const [x0, x1] = clip(a.from, a.to), {y, h: high} = lockRow ? {y: r.y + pad, h: r.h - 2 * pad} : spot(a);
-    if (a.flags & SHARED && lockRow) cx.globalAlpha = .5; // sharers add up
+    if (a.flags & SHARED && lockRow) cx.globalAlpha = .5; // where several workers share, it is darker
     box(x0, y, Math.max(1, x1 - x0 - (x1 - x0 > 6 ? .75 : 0)), high, css.c[a.lock % n]);
     cx.globalAlpha = 1;
     const s = lockRow ? name(a.lane) : token(a);
@@ -275,7 +274,7 @@ function drawHolds(list, r, lockRow) {
     if (!lockRow && a.flags & DIED && a.to < E && a.to <= view.b) { line(x1 - 4, y - 2, x1 + 4, y + high + 2, css.ink, 2); line(x1 + 4, y - 2, x1 - 4, y + high + 2, css.ink, 2); }
   }
 }
-function drawWaits(w) { // neighbours that touch on the screen become one line
+function drawWaits(w) { // waits that touch each other become one line
   const r = rows.lanes[w], y = r.y + r.h / 2;
   let x0 = -1, x1 = -1;
   const flush = () => { if (x1 > x0) line(x0, y, x1, y, css.wait, 2); };
@@ -305,7 +304,7 @@ function drawGaps(l, r) { // the times in which nobody held a lock and a worker 
   for (; i < list.items.length && held <= view.b; i++) { gap(held, list.items[i].from); held = Math.max(held, list.items[i].to); }
   if (i === list.items.length) gap(held, E);
 }
-function drawTokens() { // of the first lock that is shown: a line that only rises if they are in order
+function drawTokens() { // of the first lock that is shown: the line rises if they are in order
   const l = shown.indexOf(true), r = rows.tokens;
   if (l < 0 || !r.h) return;
   const list = lockHolds[l].items, seen = [];
@@ -371,7 +370,7 @@ function drawViolation(v, behind, few) {
     if (s) text(s, (a + b) / 2, r.y + r.h / 2 + .5, css.on, "center");
   }
 }
-function drawMarks() { // violations first; what would hide another joins it
+function drawMarks() { // violations first; marks that would hide each other become one
   const taken = [], inView = marks.filter(m => m.at >= view.a && m.at <= view.b), room = inView.length > 12 ? 150 : 80;
   font(11, true);
   for (const m of inView.sort((a, b) => (b.bad ? 1 : 0) - (a.bad ? 1 : 0))) {
@@ -421,7 +420,7 @@ function walk(d) { // to the next or the previous hold of the lane
   select(list[Math.min(list.length - 1, Math.max(0, i))]);
 }
 
-// ---- hands
+// ---- pointers and keys
 const fingers = new Map();
 let drag = null;
 canvas.addEventListener("pointerdown", e => {

@@ -86,6 +86,12 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// TestBare: a history that a program made by hand can lack its length and its workers.
+func TestBare(t *testing.T) {
+	h := &history.History{Acquisitions: []history.Acquisition{{Name: "a", Worker: "w", Token: 7, Called: -2, Returned: -1, Until: 5, Ended: 5}}}
+	wants(t, write(t, h), "No violations In 1 acquisition with 0 faults in 0 s", "Fair? – the history lists no workers", "1 acquisition in 1 lane")
+}
+
 // TestExpected: what the faults of a run can cause on its engine is shown, and is no violation.
 func TestExpected(t *testing.T) {
 	h := stormy(true)
