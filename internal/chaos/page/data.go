@@ -58,7 +58,7 @@ const (
 	shared   = 1 << iota
 	lost     // the time of the signal follows
 	outlived // the holder ended after it stopped relying on the lock; how long after follows
-	died     // the process of the holder died
+	died     // the process of the holder died before the end of the run
 	flags    = iota
 )
 
@@ -81,7 +81,7 @@ func (f *facts) packGranted() []byte {
 	before := make([]int64, len(f.locks)) // the last token of each lock
 	for _, a := range f.granted {
 		place, flag, end := f.places[a.Name], int64(0), f.end(a)
-		for bit, set := range map[int64]bool{shared: a.Shared, lost: a.Lost > 0, outlived: a.Ended > end+time.Microsecond, died: a.Died > 0} {
+		for bit, set := range map[int64]bool{shared: a.Shared, lost: a.Lost > 0, outlived: a.Ended > end+time.Microsecond, died: a.Died > 0 && a.Died < f.Length} {
 			if set {
 				flag |= bit
 			}

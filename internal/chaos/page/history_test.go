@@ -120,7 +120,7 @@ func (r *run) acquire(w int, name string, called, granted, length time.Duration)
 			r.h.Workers[w].Births = append(r.h.Workers[w].Births, f.To)
 		case "freeze":
 			a.Until, a.Deadline, a.Lost, a.Ended = f.From, f.From+1900*ms, f.To+2*ms, f.To+4*ms
-			a.Cause = "its deadline passed without a renewal"
+			a.Cause = fmt.Sprintf("lock %q with token %d was lost: no renewal was acknowledged before the deadline", name, a.Token)
 			r.free[name], r.idle[w] = f.From+r.h.TTL-50*ms, f.To+10*ms
 			r.h.Writes = append(r.h.Writes, history.GuardedWrite{Name: name, Worker: worker, Token: a.Token, At: f.To + ms, Refused: true})
 		case "cut":

@@ -186,7 +186,8 @@ function paint() {
   if (few) inView.forEach(v => drawViolation(v, true, true));
   workers.forEach((_, w) => { drawWaits(w); drawHolds(laneHolds[w], rows.lanes[w], false); });
   rows.locks.forEach((r, l) => { if (shown[l]) { drawHolds(lockHolds[l], r, true); drawGaps(l, r); } });
-  losses.forEach(drawLoss);
+  const lost = losses.filter(x => x.at >= view.a && x.at <= view.b);
+  losses.forEach(x => drawLoss(x, lost.length <= 6));
   drawRefused();
   drawTokens();
   inView.forEach(v => drawViolation(v, false, few));
@@ -325,12 +326,12 @@ function drawTokens() { // of the first lock that is shown: the line rises if th
   label(token(seen[seen.length - 1].a), W - R - 3, r.y + (Y(seen[seen.length - 1].a) < r.y + r.h / 2 ? r.h - 8 : 8), css.faint, "right");
   for (const s of seen) if (s.back && violations.some(v => v.b === s.a.i || v.a === s.a.i)) { cx.beginPath(); cx.arc(s.x, Y(s.a), 4, 0, 7); cx.fillStyle = css.bad; cx.fill(); if (view.b - view.a < T / 5) { font(11, true); label(token(s.a), s.x + 9, Y(s.a) - 5, css.bad); } }
 }
-function drawLoss(x) {
+function drawLoss(x, few) {
   const a = all[x.a], next = all[x.b], r = rows.lanes[a.lane], {y, h} = spot(a), colour = x.bad ? css.bad : css.lost;
   if (!shown[a.lock] || a.from > view.b || Math.max(a.end, next ? next.from : 0) < view.a) return;
   const [u, v] = clip(x.at, a.end), p = X(x.at);
   if (v - u > 1) { box(u, y, v - u, h, css.panel); cx.fillStyle = hatch(css.lost); cx.fillRect(u, y, v - u, h); cx.strokeStyle = css.lost; cx.lineWidth = 1; cx.strokeRect(u + .5, y + .5, v - u - 1, h - 1); }
-  if (next && Math.abs(X(next.from) - p) > 14) {
+  if (few && next && Math.abs(X(next.from) - p) > 14) {
     const g = X(next.from), o = rows.lanes[next.lane], far = Math.max(p, g) + 6, s = x.margin + (narrow ? "" : ` ${x.late ? "after" : "before"} ${name(next.lane)} was granted it`);
     line(g, Math.min(r.y + 3, o.y + 6), g, Math.max(r.y + r.h - 3, o.y + o.h - 6), colour, 1.2, [2, 2]);
     line(Math.min(p, g), r.y + 3, Math.max(p, g), r.y + 3, colour, 1.5);

@@ -65,7 +65,7 @@ func TestViolated(t *testing.T) {
 		"More than one holder? once, 180 ms", "Tokens in order? 1 is not 1839 was granted after 1866",
 		"Loss signalled first? 2 of 3 the latest came 180 ms after the next grant",
 		"w6 was granted stock:7781 with token 1839; w2 had been granted it with token 1866",
-		"w5 lost stock:7781 Its deadline passed 50.5 ms before", "The signal came 1.5 s after the deadline, when the process ran again. The guard refused 1 write with its token. Fault: F2, freeze.",
+		"w5 lost stock:7781 Its deadline passed 50.5 ms before", "The signal came 1.5 s after the deadline, when the process ran again. The guard refused 1 write with its token. Fault: F2, freeze. Cause: no renewal was acknowledged before the deadline.",
 		"seed 20261104", "Run it again: fencelock chaos --engine redis --for 60s --seed 20261104")
 	if !strings.Contains(p, `href="#t=34.3`) {
 		t.Error("no link opens the timeline at the violation")

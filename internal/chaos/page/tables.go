@@ -111,7 +111,11 @@ func (f *facts) tell(x loss) string {
 		parts = append(parts, fmt.Sprintf("Fault: %s, %s.", id("F", k), f.Faults[k].What))
 	}
 	if a.Cause != "" {
-		parts = append(parts, sentence("Cause: "+a.Cause))
+		_, why, ok := strings.Cut(a.Cause, " was lost: ") // the rest of the error is said already
+		if !ok {
+			why = a.Cause
+		}
+		parts = append(parts, sentence("Cause: "+why))
 	}
 	return strings.Join(parts, " ")
 }
