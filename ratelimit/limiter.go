@@ -56,9 +56,9 @@ type Config struct {
 	// set Timeout to less than the callers' deadlines.
 	Timeout time.Duration
 
-	// Pause is how long FailOpen and FailLocal decide without the engine after it was down. Then
-	// one request asks the engine again, while the others do not wait for it. 0 means one second.
-	// It is ignored with FailClosed.
+	// Pause is how long FailOpen and FailLocal decide without the engine once it was unreachable.
+	// Then one request asks the engine again, and the others do not wait for it. 0 means one
+	// second. It is ignored with FailClosed.
 	Pause time.Duration
 
 	// OnDecision is called with each decision, except those of Peek and invalid calls. It must not

@@ -130,9 +130,9 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 // List returns the names that a majority of the nodes reports as held, waited for or closed by a
 // minimum hold. Unless the name is exact, it reads the nodes' indexes, which have the names that
 // clients of this library have held or waited for for longer than half a second. With Scan, or if
-// the user may not read the index, it scans all keys of the nodes instead. Of the exclusive
-// requests that wait in the same process the nodes know only the first. The order of waiters is not
-// guaranteed.
+// the user may not read the index, it scans all keys of the nodes instead. Each process sends the
+// nodes only the first of its exclusive requests that wait for a name, so the others are not listed.
+// The order of waiters is not guaranteed.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	if err := e.enter(); err != nil {
 		return nil, err

@@ -41,10 +41,10 @@
 //
 // A paused process can still execute one step after it resumes. Fencing tokens prevent that only in
 // part, since several permits are valid at a time. Token grows from permit to permit. Floor is the
-// lowest token that was valid when the permit was granted. A resource that stores the highest floor
-// it has seen and refuses lower tokens refuses a permit once that permit and all older ones have
-// ended and a new one has been used. As long as an old permit lives, younger ones that were lost
-// are not refused. If work must not be done twice, use an exclusive lock.
+// lowest token that was valid when the permit was granted. A guarded resource stores the highest
+// floor that it has seen, and refuses lower tokens. It refuses a lost permit when all older permits
+// have ended, too, and a newer one has been used. Until then a lost permit can still write. If work
+// must not be done twice, use an exclusive lock.
 //
 // # Changing the size
 //
