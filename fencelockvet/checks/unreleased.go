@@ -35,6 +35,9 @@ func runUnreleased(pass *analysis.Pass) (any, error) {
 
 // reportLeak reports the acquisition if a path returns without a release.
 func (a *acquisition) reportLeak(pass *analysis.Pass) {
+	if a.capturedEarlier() {
+		return
+	}
 	if !a.everReleased() {
 		if !a.ends() {
 			return // it is held until the process ends, as a lock of the whole process
@@ -58,6 +61,17 @@ func (a *acquisition) reportLeak(pass *analysis.Pass) {
 	}
 	pass.ReportRangef(a.call, "the lock of %s is not released on every path: write defer %s.Release() after the check of the error%s",
 		a.name, a.lock.Name(), where)
+}
+
+// capturedEarlier reports whether a function literal before the acquisition uses the variable of the
+// lock, such as one in a defer statement. It may release the lock.
+func (a *acquisition) capturedEarlier() (is bool) {
+	ast.Inspect(a.body, func(n ast.Node) bool {
+		lit, ok := n.(*ast.FuncLit)
+		is = is || ok && lit.Pos() < a.stmt.Pos() && mentions(a.info, lit, a.lock)
+		return !is
+	})
+	return is
 }
 
 // ends reports whether the function can end, or acquire the lock again, after the acquisition.

@@ -119,6 +119,11 @@ func init() {
 func work(name string) error {
 	locks := fencelock.New(client{name}, nil).With(fencelock.Options{TTL: lease, Note: name})
 	lock, out := (*fencelock.Lock)(nil), json.NewEncoder(os.Stdout)
+	defer func() {
+		if lock != nil {
+			_ = lock.Release() // it is lost, as a rule
+		}
+	}()
 	for steps := bufio.NewScanner(os.Stdin); steps.Scan(); {
 		var r reply
 		var err error

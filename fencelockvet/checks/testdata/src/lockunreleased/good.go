@@ -208,3 +208,40 @@ func good18[T any](ctx context.Context, locks *fencelock.Locker, fn func(context
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	return fn(lock.Context())
 }
+
+// The function that releases the lock is deferred before the lock is acquired.
+func good19(ctx context.Context, locks *fencelock.Locker, need bool) (err error) {
+	var lock *fencelock.Lock
+	defer func() {
+		if lock != nil {
+			lock.Release()
+		}
+	}()
+	if need {
+		if lock, err = locks.Acquire(ctx, "a"); err != nil {
+			return err
+		}
+	}
+	return work(ctx)
+}
+
+func good20(ctx context.Context, locks *fencelock.Locker) (err error) {
+	var a, b *fencelock.Lock
+	release := func() {
+		for _, lock := range []*fencelock.Lock{a, b} {
+			if lock != nil {
+				lock.Release()
+			}
+		}
+	}
+	if a, err = locks.Acquire(ctx, "a"); err != nil {
+		return err
+	}
+	if b, err = locks.Acquire(ctx, "b"); err != nil {
+		release()
+		return err
+	}
+	err = work(ctx)
+	release()
+	return err
+}
