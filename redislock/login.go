@@ -44,7 +44,10 @@ func (c *loginConn) Each(ctx context.Context, args ...string) ([]redisconn.Answe
 	for i := range answers {
 		answers[i].Err = c.judge(answers[i].Err)
 	}
-	return answers, c.judge(err)
+	if err != nil { // otherwise only the answers show whether a login has succeeded
+		err = c.judge(err)
+	}
+	return answers, err
 }
 
 // Unreached adds the servers that did not answer to an error, if the client knows them.

@@ -28,6 +28,9 @@ func (e ServerError) Code() string {
 			_, text, _ = strings.Cut(text[i+len("@user_script: "):], ": ")
 		}
 	}
+	if strings.Contains(text, "Protocol error: unauthenticated") {
+		return "NOAUTH" // a long request before the login
+	}
 	code, _, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	return code
 }
