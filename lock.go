@@ -170,7 +170,7 @@ func (l *Lock) cause() error {
 
 // loss returns the error of a lost lock, or nil. The caller holds mu.
 func (l *Lock) loss() *LostError {
-	loss, _ := l.failed.(*LostError)
+	loss, _ := l.failed.(*LostError) //nolint:errorlint // failed is never wrapped
 	return loss
 }
 

@@ -47,7 +47,7 @@ func (l *Lock) Release() error {
 // holdEnd calls HoldEnd for a lock that was released.
 func (l *Lock) holdEnd() {
 	l.mu.Lock()
-	most, _ := l.failed.(*MaxHoldError)
+	most, _ := l.failed.(*MaxHoldError) //nolint:errorlint // failed is never wrapped
 	data := TraceHoldEnd{TraceLock: l.traced(), Held: l.held, Max: most}
 	l.mu.Unlock()
 	end(l.values(), l.locker.renewer.cfg.Tracer.HoldEnd, data)

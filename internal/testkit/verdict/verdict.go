@@ -19,14 +19,14 @@ import (
 type Verdict string
 
 const (
-	// Safe: two processes never consider themselves holders at the same time.
+	// Safe means that two processes never consider themselves holders at the same time.
 	Safe Verdict = "safe"
-	// Guarded: a process may act as a holder after another one was granted the lock. A guard refuses
-	// its writes.
+	// Guarded means that a process may act as a holder after another one was granted the lock. A
+	// guard refuses its writes.
 	Guarded Verdict = "safe with a guard"
-	// Refused: the caller gets an error instead of a lock.
+	// Refused means that the caller gets an error instead of a lock.
 	Refused Verdict = "refused"
-	// Unsafe: a guard may accept writes of an earlier holder after those of a later one.
+	// Unsafe means that a guard may accept writes of an earlier holder after those of a later one.
 	Unsafe Verdict = "unsafe"
 )
 

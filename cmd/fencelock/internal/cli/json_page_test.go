@@ -159,7 +159,7 @@ func checkRows(t *testing.T, where, text string, of reflect.Type) {
 	}
 	collect(of)
 	got := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([^|]+) \\|").FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|`).FindAllStringSubmatch(text, -1) {
 		names, kinds := strings.Split(row[1], ", "), strings.Split(row[2], ", ")
 		for i, name := range names {
 			if !strings.HasPrefix(name, "`") {
