@@ -60,7 +60,7 @@
 //
 //   - The wait limit ([Options].Wait, or the context given to Acquire) bounds only the wait.
 //   - The TTL is how long after the last renewal the lease expires.
-//   - The hold lasts as long as the caller wants.
+//   - The hold lasts as long as the caller wants, or at most [Options].MaxHold.
 //   - The grace is how long before the deadline the context of the lock ends.
 //
 // # Losing a lock
