@@ -142,7 +142,7 @@ func TestClockSetBackBeforeARestart(t *testing.T) {
 	clock := hosttest.NewClock(t)
 	pg := pgtest.StartPostgresBy(t, clock, lazyDisk...)
 	last := spend(t, engine(t, pg.DSN(), brief), quick("a"), 10)
-	for i, stop := range []func(testing.TB){pg.Kill, pg.Stop} {
+	for i, stop := range []func(hosttest.TB){pg.Kill, pg.Stop} {
 		stop(t)
 		clock.Set(-time.Duration(i+1) * 24 * time.Hour)
 		pg.Restart(t)

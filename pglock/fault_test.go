@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
@@ -95,9 +96,9 @@ func TestTerminatedWaiterQueuesAgain(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: the server restarts, orderly or not", verdict.Safe)
-	for name, restart := range map[string]func(*pgtest.Postgres, testing.TB){
+	for name, restart := range map[string]func(*pgtest.Postgres, hosttest.TB){
 		"restart": (*pgtest.Postgres).Restart, "crash": (*pgtest.Postgres).Crash,
-		"kill": func(p *pgtest.Postgres, t testing.TB) { p.Kill(t); p.Restart(t) },
+		"kill": func(p *pgtest.Postgres, t hosttest.TB) { p.Kill(t); p.Restart(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/sqlrecords"
@@ -31,9 +32,9 @@ type server struct {
 	addr     string
 	database string
 	db       *sql.DB
-	restart  func(testing.TB)
-	freeze   func(testing.TB)
-	thaw     func(testing.TB)
+	restart  func(hosttest.TB)
+	freeze   func(hosttest.TB)
+	thaw     func(hosttest.TB)
 	count    atomic.Int64 // tables
 }
 

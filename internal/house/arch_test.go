@@ -31,9 +31,10 @@ type room struct {
 var rooms = []room{
 	{folder: "driver", imports: []string{}, tests: []string{"driver", "testing libraries"}},
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
-	{folder: "driver/drivertest/proc", imports: []string{"driver"}},
+	{folder: "driver/drivertest/proc", imports: []string{"driver", "internal/freeze"}},
 	{folder: "internal/hold", imports: []string{}},
 	{folder: "internal/heldlock", imports: []string{}},
+	{folder: "internal/freeze", imports: []string{}},
 	{folder: "internal/clock", imports: []string{"internal/hold", "golang.org/x/sys"}},
 	{folder: "internal/retry", imports: []string{}},
 	{folder: "internal/chaos/page", imports: []string{"chaostest/history"}},
@@ -100,12 +101,12 @@ var rooms = []room{
 	{folder: "internal/testkit/evidence/", imports: []string{"internal/testkit/evidence", "internal/testkit/sim"}},
 	{folder: "internal/testkit/examtest", imports: []string{"driver", "driver/drivertest"}},
 	{folder: "internal/testkit/hosttest", imports: []string{}},
-	{folder: "internal/testkit/mariadbtest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},
+	{folder: "internal/testkit/mariadbtest", imports: []string{"internal/freeze", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},
 	{folder: "internal/testkit/picture", imports: []string{}},
 	{folder: "internal/testkit/picture/", imports: []string{"internal/testkit/picture"}},
 	{folder: "internal/testkit/ratetest", imports: []string{"internal/gcra", "pgregory.net/rapid"}},
-	{folder: "internal/testkit/redistest", imports: []string{"driver/drivertest/proc", "internal/testkit/hosttest"}},
+	{folder: "internal/testkit/redistest", imports: []string{"internal/freeze", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum"}},
 	{folder: "internal/testkit/sim/", imports: []string{"internal/testkit/sim"}},
 	{folder: "internal/testkit/verdict", imports: []string{"driver", "fence"}},
@@ -137,8 +138,7 @@ const testkit = "internal/testkit/"
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
 	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
-	"internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/objecttest", "internal/testkit/pgtest",
-	"internal/testkit/redistest", "internal/testkit/verdict",
+	"internal/testkit/objecttest", "internal/testkit/verdict",
 }
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
@@ -294,7 +294,8 @@ func TestArrowsRefuse(t *testing.T) {
 		{folder: "memlock", imported: "testing/synctest", want: false},
 		{folder: "memlock", imported: "testing/synctest", test: true, want: true},
 		{folder: "internal/hold", imported: modulePath + "/driver", want: false},
-		{folder: "internal/testkit/redistest", imported: "testing", want: true},
+		{folder: "internal/testkit/conntest", imported: "testing", want: true},
+		{folder: "internal/testkit/redistest", imported: "testing", want: false},
 		{folder: "cmd/fencelock", imported: modulePath + "/internal/testkit/redistest", want: false},
 		{folder: "cmd/fencelock", imported: modulePath + "/internal/testkit/redistest", test: true, want: true},
 		{folder: "driver/drivertest", imported: "testing", want: true},

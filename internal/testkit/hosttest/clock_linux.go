@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
-	"testing"
 	"time"
 	"unsafe"
 )
@@ -25,7 +24,7 @@ type Clock struct {
 
 // NewClock returns a clock that agrees with the machine's. It needs a C compiler. Start servers
 // with it by redistest.StartRedisBy and pgtest.StartPostgresBy.
-func NewClock(t testing.TB) *Clock {
+func NewClock(t TB) *Clock {
 	t.Helper()
 	c := &Clock{dir: Dir(t, "fencelock-clock-")}
 	must(t, os.Chmod(c.dir, 0o755)) // PostgreSQL runs as another user
@@ -47,7 +46,7 @@ func NewClock(t testing.TB) *Clock {
 	return c
 }
 
-func must(t testing.TB, err error) {
+func must(t TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

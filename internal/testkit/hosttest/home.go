@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 )
 
 // A Home is the directory of a server that does not run as root, and the user it runs as. When this
@@ -33,7 +32,7 @@ type Tenant struct {
 }
 
 // NewHome creates a directory, for the tenant's user if the test runs as root.
-func NewHome(t testing.TB, tenant Tenant, what string) Home {
+func NewHome(t TB, tenant Tenant, what string) Home {
 	t.Helper()
 	h := Home{cred: tenant.unprivileged(t)}
 	var err error
@@ -56,7 +55,7 @@ func NewHome(t testing.TB, tenant Tenant, what string) Home {
 }
 
 // unprivileged returns the user to run servers as, nil if we are not root.
-func (tenant Tenant) unprivileged(t testing.TB) *syscall.Credential {
+func (tenant Tenant) unprivileged(t TB) *syscall.Credential {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return nil
@@ -88,7 +87,7 @@ func (h Home) Command(name string, args ...string) *exec.Cmd {
 }
 
 // Must runs a command and fails the test on an error.
-func (h Home) Must(t testing.TB, cmd *exec.Cmd) {
+func (h Home) Must(t TB, cmd *exec.Cmd) {
 	t.Helper()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
@@ -96,7 +95,7 @@ func (h Home) Must(t testing.TB, cmd *exec.Cmd) {
 }
 
 // Run starts a server that writes to the home's log. The channel is closed when it has ended.
-func (h Home) Run(t testing.TB, cmd *exec.Cmd) chan struct{} {
+func (h Home) Run(t TB, cmd *exec.Cmd) chan struct{} {
 	t.Helper()
 	log, err := os.OpenFile(h.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -129,7 +128,7 @@ func (h Home) Log() string {
 
 // Remove ends what still runs in the home and deletes it. If the test has failed, it logs the end
 // of the server's log.
-func (h Home) Remove(t testing.TB) {
+func (h Home) Remove(t TB) {
 	t.Helper()
 	if t.Failed() {
 		t.Logf("the end of the log of %s:\n%s", h.Dir, h.Log())

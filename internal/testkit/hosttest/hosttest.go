@@ -14,11 +14,10 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 )
 
 // Dir creates a directory that is removed at the end of the test.
-func Dir(t testing.TB, pattern string) string {
+func Dir(t TB, pattern string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", pattern)
 	if err != nil {
@@ -37,7 +36,7 @@ var reserved struct {
 // FreePort returns a free port. It is below the range for outgoing connections, so that a stopped
 // server gets its port again, and a client that connects meanwhile is not connected to itself. A
 // listener on another address of the machine reserves it for this process.
-func FreePort(t testing.TB) int {
+func FreePort(t TB) int {
 	t.Helper()
 	for range 1000 {
 		port := 10000 + rand.IntN(22000)
@@ -66,7 +65,7 @@ func FreePort(t testing.TB) int {
 // Orphan helps to test that servers end with their test. It runs the test again in another process,
 // where start starts the servers and returns where they are. It then kills that process and returns
 // the result of start.
-func Orphan(t testing.TB, start func() string) string {
+func Orphan(t TB, start func() string) string {
 	t.Helper()
 	const env = "FENCELOCK_TEST_ORPHAN"
 	if os.Getenv(env) != "" {

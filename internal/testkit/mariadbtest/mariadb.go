@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"testing"
+	"syscall"
 	"time"
 
-	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/freeze"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
@@ -40,7 +40,7 @@ pid=$(cat "$1/pid" 2>/dev/null) && test "$pid" -gt 1 &&
 	case $(ps -ww -o args= -p "$pid") in *"$1"*) kill -KILL "$pid" ;; esac`}
 
 // Start starts a server. Its data survive a crash of the server, but not one of the host.
-func Start(t testing.TB) *MariaDB {
+func Start(t hosttest.TB) *MariaDB {
 	t.Helper()
 	m := &MariaDB{home: hosttest.NewHome(t, tenant, "mariadb")}
 	t.Cleanup(func() { m.discard(t) })
@@ -57,7 +57,7 @@ func Start(t testing.TB) *MariaDB {
 }
 
 // start runs the server and waits until it lets clients in.
-func (m *MariaDB) start(t testing.TB) error {
+func (m *MariaDB) start(t hosttest.TB) error {
 	t.Helper()
 	m.cmd = m.home.Command(program(t, "mariadbd", "mysqld"), append(settings(m.data()),
 		"--port="+strconv.Itoa(m.port), "--bind-address=127.0.0.1", "--socket="+filepath.Join(m.home.Dir, "socket"),
@@ -108,7 +108,7 @@ func (m *MariaDB) DSN(database string) string { return DSN(m.Addr(), database) }
 func DSN(addr, database string) string { return fmt.Sprintf("root@tcp(%s)/%s", addr, database) }
 
 // Restart kills the server and starts it again with its data.
-func (m *MariaDB) Restart(t testing.TB) {
+func (m *MariaDB) Restart(t hosttest.TB) {
 	t.Helper()
 	m.kill(t)
 	if err := m.start(t); err != nil {
@@ -117,7 +117,7 @@ func (m *MariaDB) Restart(t testing.TB) {
 }
 
 // kill ends the server as a crash does, and returns when it is gone.
-func (m *MariaDB) kill(t testing.TB) {
+func (m *MariaDB) kill(t hosttest.TB) {
 	t.Helper()
 	if err := m.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
@@ -126,19 +126,23 @@ func (m *MariaDB) kill(t testing.TB) {
 }
 
 // Freeze stops the server until Thaw, and returns when it has stopped.
-func (m *MariaDB) Freeze(t testing.TB) {
+func (m *MariaDB) Freeze(t hosttest.TB) {
 	t.Helper()
-	proc.Freeze(t, m.cmd.Process)
+	if err := freeze.Process(m.cmd.Process); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Thaw ends a Freeze.
-func (m *MariaDB) Thaw(t testing.TB) {
+func (m *MariaDB) Thaw(t hosttest.TB) {
 	t.Helper()
-	proc.Thaw(t, m.cmd.Process)
+	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatalf("thaw: %v", err)
+	}
 }
 
 // discard ends the server and removes what it has left.
-func (m *MariaDB) discard(t testing.TB) {
+func (m *MariaDB) discard(t hosttest.TB) {
 	t.Helper()
 	if m.cmd != nil && m.cmd.Process != nil {
 		m.kill(t)
@@ -150,7 +154,7 @@ func (m *MariaDB) discard(t testing.TB) {
 func (m *MariaDB) data() string { return filepath.Join(m.home.Dir, "data") }
 
 // program finds a program by one of its names, in PATH or where systems keep servers.
-func program(t testing.TB, names ...string) string {
+func program(t hosttest.TB, names ...string) string {
 	t.Helper()
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -176,7 +180,7 @@ var template struct {
 }
 
 // copyTemplate makes new data.
-func (m *MariaDB) copyTemplate(t testing.TB) {
+func (m *MariaDB) copyTemplate(t hosttest.TB) {
 	t.Helper()
 	template.Lock()
 	defer template.Unlock()

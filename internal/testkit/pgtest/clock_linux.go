@@ -1,13 +1,9 @@
 package pgtest
 
-import (
-	"testing"
-
-	"github.com/fencelock/fencelock/internal/testkit/hosttest"
-)
+import "github.com/fencelock/fencelock/internal/testkit/hosttest"
 
 // StartPostgresBy is StartPostgres for a server that uses a clock, also after restarts.
-func StartPostgresBy(t testing.TB, c *hosttest.Clock, settings ...string) *Postgres {
+func StartPostgresBy(t hosttest.TB, c *hosttest.Clock, settings ...string) *Postgres {
 	t.Helper()
 	p := newPostgres(newHome(t, "pg"), settings)
 	p.env = c.Env()

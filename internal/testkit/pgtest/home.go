@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
@@ -22,7 +21,7 @@ for file in "$1"/data/postmaster.pid "$1"/pgbouncer.pid; do
 	kill -KILL $(pgrep -P "$pid") "$pid"
 done`}
 
-func newHome(t testing.TB, what string) hosttest.Home {
+func newHome(t hosttest.TB, what string) hosttest.Home {
 	t.Helper()
 	for _, tool := range []string{"ps", "pgrep", "ipcrm"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -45,7 +44,7 @@ var template struct {
 const whole, bare = "whole", "bare"
 
 // copyTemplate makes a cluster in data, which lies in a home.
-func copyTemplate(t testing.TB, which string, h hosttest.Home, data string) {
+func copyTemplate(t hosttest.TB, which string, h hosttest.Home, data string) {
 	t.Helper()
 	template.Lock()
 	defer template.Unlock()
@@ -59,14 +58,14 @@ func copyTemplate(t testing.TB, which string, h hosttest.Home, data string) {
 }
 
 // initdb makes a cluster with a system identifier of its own.
-func initdb(t testing.TB, h hosttest.Home, data string) {
+func initdb(t hosttest.TB, h hosttest.Home, data string) {
 	t.Helper()
 	h.Must(t, h.Command(pgProgram(t, "initdb"), "-D", data, "-U", "postgres", "--auth=trust",
 		"--locale=C", "--encoding=UTF8", "--no-sync", "--wal-segsize=1"))
 }
 
 // makeBare copies the whole cluster and drops what others are made from.
-func makeBare(t testing.TB, h hosttest.Home) {
+func makeBare(t hosttest.TB, h hosttest.Home) {
 	t.Helper()
 	data := filepath.Join(h.Dir, bare)
 	h.Must(t, h.Command("cp", "-Rp", filepath.Join(h.Dir, whole), data))

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
@@ -29,7 +28,7 @@ type PgBouncer struct {
 // StartPgBouncer starts a pooler in front of p with a pool mode: "session", "transaction" or
 // "statement". Further settings, such as "default_pool_size=1", are added to its configuration
 // unchanged.
-func StartPgBouncer(t testing.TB, p *Postgres, mode string, settings ...string) *PgBouncer {
+func StartPgBouncer(t hosttest.TB, p *Postgres, mode string, settings ...string) *PgBouncer {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -54,7 +53,7 @@ func StartPgBouncer(t testing.TB, p *Postgres, mode string, settings ...string) 
 
 // configure writes the configuration. With auth_type any, everybody is the user of
 // the [databases] line.
-func (b *PgBouncer) configure(t testing.TB, p *Postgres, mode string, settings []string) {
+func (b *PgBouncer) configure(t hosttest.TB, p *Postgres, mode string, settings []string) {
 	t.Helper()
 	lines := append([]string{
 		"[databases]", fmt.Sprintf("* = host=127.0.0.1 port=%d user=postgres", p.port),
@@ -97,7 +96,7 @@ func (b *PgBouncer) DSN() string {
 }
 
 // Stop ends the pooler immediately; its clients' connections are closed.
-func (b *PgBouncer) Stop(t testing.TB) {
+func (b *PgBouncer) Stop(t hosttest.TB) {
 	t.Helper()
 	select {
 	case <-b.gone:
@@ -114,7 +113,7 @@ func (b *PgBouncer) Stop(t testing.TB) {
 	}
 }
 
-func (b *PgBouncer) discard(t testing.TB) {
+func (b *PgBouncer) discard(t hosttest.TB) {
 	t.Helper()
 	if b.cmd != nil {
 		b.Stop(t)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
@@ -39,18 +38,18 @@ type Postgres struct {
 // crash of the server, but not one of the host, unless fsync=on is set. All servers of a test
 // binary have the same system identifier, because they are copies of one template; use Restored for
 // another one. It has one database and no others can be created; for these use StartCluster.
-func StartPostgres(t testing.TB, settings ...string) *Postgres {
+func StartPostgres(t hosttest.TB, settings ...string) *Postgres {
 	t.Helper()
 	return startCopy(t, bare, settings)
 }
 
 // StartCluster is StartPostgres for tests that create databases.
-func StartCluster(t testing.TB, settings ...string) *Postgres {
+func StartCluster(t hosttest.TB, settings ...string) *Postgres {
 	t.Helper()
 	return startCopy(t, whole, settings)
 }
 
-func startCopy(t testing.TB, which string, settings []string) *Postgres {
+func startCopy(t hosttest.TB, which string, settings []string) *Postgres {
 	t.Helper()
 	p := newPostgres(newHome(t, "pg"), settings)
 	copyTemplate(t, which, p.home, p.data())
@@ -63,7 +62,7 @@ func newPostgres(home hosttest.Home, settings []string) *Postgres {
 }
 
 // launch starts a new server on its data, on a free port, for the first time.
-func (p *Postgres) launch(t testing.TB) {
+func (p *Postgres) launch(t hosttest.TB) {
 	t.Helper()
 	t.Cleanup(func() { p.discard(t) })
 	var err error
@@ -77,7 +76,7 @@ func (p *Postgres) launch(t testing.TB) {
 }
 
 // start runs the postmaster and waits until it lets clients in.
-func (p *Postgres) start(t testing.TB) error {
+func (p *Postgres) start(t hosttest.TB) error {
 	t.Helper()
 	args := []string{"-D", p.data()}
 	for _, s := range append([]string{
@@ -128,7 +127,7 @@ func (p *Postgres) PID() int { return p.cmd.Process.Pid }
 
 // Command prepares a PostgreSQL client program, such as psql, with an environment in which it finds
 // this server.
-func (p *Postgres) Command(t testing.TB, name string, args ...string) *exec.Cmd {
+func (p *Postgres) Command(t hosttest.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(pgProgram(t, name), args...)
 	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGPORT="+strconv.Itoa(p.port),
@@ -137,7 +136,7 @@ func (p *Postgres) Command(t testing.TB, name string, args ...string) *exec.Cmd 
 }
 
 // Connect opens a connection, which is closed at the end of the test.
-func (p *Postgres) Connect(t testing.TB) *pgx.Conn {
+func (p *Postgres) Connect(t hosttest.TB) *pgx.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -154,7 +153,7 @@ func (p *Postgres) Connect(t testing.TB) *pgx.Conn {
 }
 
 // Exec runs statements in one session.
-func (p *Postgres) Exec(t testing.TB, statements ...string) {
+func (p *Postgres) Exec(t hosttest.TB, statements ...string) {
 	t.Helper()
 	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
 		for _, sql := range statements {
@@ -167,7 +166,7 @@ func (p *Postgres) Exec(t testing.TB, statements ...string) {
 }
 
 // Query returns the first column of the first row as text: "" if it is NULL or there is no row.
-func (p *Postgres) Query(t testing.TB, sql string, args ...any) string {
+func (p *Postgres) Query(t hosttest.TB, sql string, args ...any) string {
 	t.Helper()
 	var text string
 	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
@@ -190,7 +189,7 @@ func (p *Postgres) Query(t testing.TB, sql string, args ...any) string {
 }
 
 // once lends do a connection.
-func (p *Postgres) once(t testing.TB, do func(context.Context, *pgx.Conn) error) {
+func (p *Postgres) once(t hosttest.TB, do func(context.Context, *pgx.Conn) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -239,7 +238,7 @@ func (p *Postgres) Dir() string { return p.home.Dir }
 func (p *Postgres) data() string { return filepath.Join(p.home.Dir, "data") }
 
 // pgProgram finds a program of the newest installed PostgreSQL.
-func pgProgram(t testing.TB, name string) string {
+func pgProgram(t hosttest.TB, name string) string {
 	t.Helper()
 	found, newest := "", 0
 	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is fine

@@ -12,18 +12,19 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 // Stop shuts the server down (fast mode), ending all sessions.
-func (p *Postgres) Stop(t testing.TB) {
+func (p *Postgres) Stop(t hosttest.TB) {
 	t.Helper()
 	p.end(t, syscall.SIGINT)
 }
 
 // Restart stops the server if it runs, and starts it again on the same port.
-func (p *Postgres) Restart(t testing.TB) {
+func (p *Postgres) Restart(t hosttest.TB) {
 	t.Helper()
 	if p.runs() {
 		p.Stop(t)
@@ -35,7 +36,7 @@ func (p *Postgres) Restart(t testing.TB) {
 
 // Crash shuts the server down without a checkpoint (immediate mode) and starts it again: it
 // recovers as after a crash, with empty UNLOGGED tables.
-func (p *Postgres) Crash(t testing.TB) {
+func (p *Postgres) Crash(t hosttest.TB) {
 	t.Helper()
 	p.end(t, syscall.SIGQUIT)
 	p.Restart(t)
@@ -43,7 +44,7 @@ func (p *Postgres) Crash(t testing.TB) {
 
 // Kill ends all processes of the server by SIGKILL, as a crash of its host would. Clients'
 // connections are closed. Restart starts it again.
-func (p *Postgres) Kill(t testing.TB) {
+func (p *Postgres) Kill(t hosttest.TB) {
 	t.Helper()
 	if !p.runs() {
 		return
@@ -62,7 +63,7 @@ func (p *Postgres) Kill(t testing.TB) {
 
 // Freeze stops all processes of the server, as SIGSTOP does, and returns when they have stopped:
 // connections stay open and are not answered.
-func (p *Postgres) Freeze(t testing.TB) {
+func (p *Postgres) Freeze(t hosttest.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP, p.PID())
 	p.waitFor(t, "T", p.PID())
@@ -72,7 +73,7 @@ func (p *Postgres) Freeze(t testing.TB) {
 }
 
 // Thaw resumes a frozen server.
-func (p *Postgres) Thaw(t testing.TB) {
+func (p *Postgres) Thaw(t hosttest.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT, p.children()...)
 	p.signal(t, syscall.SIGCONT, p.PID())
@@ -80,20 +81,20 @@ func (p *Postgres) Thaw(t testing.TB) {
 
 // FreezeBackend stops the process that serves a connection, and returns when it has stopped.
 // ThawBackend, Thaw and the end of the test resume it.
-func (p *Postgres) FreezeBackend(t testing.TB, backend uint32) {
+func (p *Postgres) FreezeBackend(t hosttest.TB, backend uint32) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP, int(backend))
 	p.waitFor(t, "TZ", int(backend))
 }
 
 // ThawBackend resumes a frozen backend.
-func (p *Postgres) ThawBackend(t testing.TB, backend uint32) {
+func (p *Postgres) ThawBackend(t hosttest.TB, backend uint32) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT, int(backend))
 }
 
 // Terminate ends one backend, as pg_terminate_backend does.
-func (p *Postgres) Terminate(t testing.TB, backend uint32) {
+func (p *Postgres) Terminate(t hosttest.TB, backend uint32) {
 	t.Helper()
 	if p.Query(t, "SELECT pg_terminate_backend($1)", int32(backend)) != "true" {
 		t.Fatalf("there is no backend %d", backend)
@@ -101,14 +102,14 @@ func (p *Postgres) Terminate(t testing.TB, backend uint32) {
 }
 
 // end sends the postmaster a signal to shut down and waits until it has.
-func (p *Postgres) end(t testing.TB, how syscall.Signal) {
+func (p *Postgres) end(t hosttest.TB, how syscall.Signal) {
 	t.Helper()
 	p.signal(t, how, p.PID())
 	p.waitGone(t)
 }
 
 // discard ends the server, whatever state it is in, with its directory.
-func (p *Postgres) discard(t testing.TB) {
+func (p *Postgres) discard(t hosttest.TB) {
 	t.Helper()
 	if p.cmd != nil && p.runs() {
 		p.Thaw(t)
@@ -126,7 +127,7 @@ func (p *Postgres) runs() bool {
 	}
 }
 
-func (p *Postgres) waitGone(t testing.TB) {
+func (p *Postgres) waitGone(t hosttest.TB) {
 	t.Helper()
 	select {
 	case <-p.gone:
@@ -137,7 +138,7 @@ func (p *Postgres) waitGone(t testing.TB) {
 
 // signal sends a signal to processes of this server. It is no error if one of them
 // has just ended.
-func (p *Postgres) signal(t testing.TB, sig syscall.Signal, pids ...int) {
+func (p *Postgres) signal(t hosttest.TB, sig syscall.Signal, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -159,7 +160,7 @@ func (p *Postgres) children() []int {
 }
 
 // waitFor returns when each process is in one of the states, or gone.
-func (p *Postgres) waitFor(t testing.TB, states string, pids ...int) {
+func (p *Postgres) waitFor(t hosttest.TB, states string, pids ...int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if allIn(states, pids) {

@@ -4,12 +4,13 @@ package pgtest
 
 import (
 	"strconv"
-	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 // Standby starts a hot standby that streams from the server and has its settings.
-func (p *Postgres) Standby(t testing.TB) *Postgres {
+func (p *Postgres) Standby(t hosttest.TB) *Postgres {
 	t.Helper()
 	s := newPostgres(newHome(t, "standby"), p.settings)
 	s.home.Must(t, s.home.Command(pgProgram(t, "pg_basebackup"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
@@ -19,7 +20,7 @@ func (p *Postgres) Standby(t testing.TB) *Postgres {
 }
 
 // Promote makes a standby a primary and returns when it is one.
-func (p *Postgres) Promote(t testing.TB) {
+func (p *Postgres) Promote(t hosttest.TB) {
 	t.Helper()
 	if p.Query(t, "SELECT pg_promote(true, $1)", int(patience.Seconds())) != "true" {
 		t.Fatalf("the standby is not promoted: %s", p.home.Log())
@@ -27,7 +28,7 @@ func (p *Postgres) Promote(t testing.TB) {
 }
 
 // CatchUp returns when the standby has applied everything that the primary has written.
-func (p *Postgres) CatchUp(t testing.TB, primary *Postgres) {
+func (p *Postgres) CatchUp(t hosttest.TB, primary *Postgres) {
 	t.Helper()
 	// A last record pushes all before it out.
 	primary.Exec(t, "SET synchronous_commit = on", "SELECT pg_logical_emit_message(true, 'catch up', '')")
@@ -36,14 +37,14 @@ func (p *Postgres) CatchUp(t testing.TB, primary *Postgres) {
 }
 
 // Cut separates a standby from its primary: what the primary writes from now on never reaches it.
-func (p *Postgres) Cut(t testing.TB) {
+func (p *Postgres) Cut(t hosttest.TB) {
 	t.Helper()
 	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
 	p.eventually(t, "let go of its primary", "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)")
 }
 
 // eventually waits until a query answers true.
-func (p *Postgres) eventually(t testing.TB, what, sql string, args ...any) {
+func (p *Postgres) eventually(t hosttest.TB, what, sql string, args ...any) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if p.Query(t, sql, args...) == "true" {
@@ -55,7 +56,7 @@ func (p *Postgres) eventually(t testing.TB, what, sql string, args ...any) {
 
 // Restored starts a server with a new cluster, a system identifier of its own and the same
 // settings, and restores a dump of this server's database into it.
-func (p *Postgres) Restored(t testing.TB) *Postgres {
+func (p *Postgres) Restored(t hosttest.TB) *Postgres {
 	t.Helper()
 	r := newPostgres(newHome(t, "restored"), p.settings)
 	initdb(t, r.home, r.data())
@@ -79,7 +80,7 @@ func (p *Postgres) Restored(t testing.TB) *Postgres {
 
 // Follow makes a former primary a standby of the server that took over. The former primary is shut
 // down, unless it is down, and started again.
-func (p *Postgres) Follow(t testing.TB, primary *Postgres) {
+func (p *Postgres) Follow(t hosttest.TB, primary *Postgres) {
 	t.Helper()
 	if p.runs() {
 		p.Stop(t)
@@ -92,7 +93,7 @@ func (p *Postgres) Follow(t testing.TB, primary *Postgres) {
 
 // Reject ends the sessions of a role and refuses its logins from now on (pg_hba.conf), like an
 // administrator who takes a server out of service.
-func (p *Postgres) Reject(t testing.TB, role string) {
+func (p *Postgres) Reject(t hosttest.TB, role string) {
 	t.Helper()
 	p.home.Must(t, p.home.Command("sh", "-c", `cd "$1" && { echo "host all $2 all reject"; cat pg_hba.conf; } >new.conf && mv new.conf pg_hba.conf`,
 		"sh", p.data(), role))

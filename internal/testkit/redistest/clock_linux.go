@@ -1,13 +1,9 @@
 package redistest
 
-import (
-	"testing"
-
-	"github.com/fencelock/fencelock/internal/testkit/hosttest"
-)
+import "github.com/fencelock/fencelock/internal/testkit/hosttest"
 
 // StartRedisBy is StartRedis for a server that uses a clock, also after restarts.
-func StartRedisBy(t testing.TB, c *hosttest.Clock, args ...string) *Redis {
+func StartRedisBy(t hosttest.TB, c *hosttest.Clock, args ...string) *Redis {
 	t.Helper()
 	r := &Redis{settings: args, env: c.Env()}
 	r.launch(t)

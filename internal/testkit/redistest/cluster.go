@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"testing"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 // Slots is the number of slots of a Redis Cluster.
@@ -19,7 +20,7 @@ type RedisCluster struct {
 
 // StartRedisCluster starts a cluster of masters, assigns each an equal share of the slots in order,
 // and waits until all serve.
-func StartRedisCluster(t testing.TB, masters int, args ...string) *RedisCluster {
+func StartRedisCluster(t hosttest.TB, masters int, args ...string) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{ids: map[*Redis]string{}}
 	for i := range masters {
@@ -52,7 +53,7 @@ func addSlots(first, next int) []string {
 
 // WaitOK waits until every node that can answer knows all others and reports that the cluster is
 // ok.
-func (c *RedisCluster) WaitOK(t testing.TB) {
+func (c *RedisCluster) WaitOK(t hosttest.TB) {
 	t.Helper()
 	for _, r := range c.nodes {
 		if !r.up() {
@@ -98,7 +99,7 @@ func crc16(s string) (crc uint16) {
 }
 
 // Owner returns the node that serves a slot, as reported by the nodes.
-func (c *RedisCluster) Owner(t testing.TB, slot int) *Redis {
+func (c *RedisCluster) Owner(t hosttest.TB, slot int) *Redis {
 	t.Helper()
 	for _, r := range c.nodes {
 		if r.up() && serves(r.Do(t, "CLUSTER", "NODES"), slot) {
@@ -134,7 +135,7 @@ func serves(nodes string, slot int) bool {
 }
 
 // Migrate moves a slot with its keys from one node to another.
-func (c *RedisCluster) Migrate(t testing.TB, slot int, from, to *Redis) {
+func (c *RedisCluster) Migrate(t hosttest.TB, slot int, from, to *Redis) {
 	t.Helper()
 	c.BeginMigration(t, slot, from, to)
 	c.MoveKeys(t, slot, from, to)
@@ -143,7 +144,7 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, from, to *Redis) {
 
 // BeginMigration starts to move a slot: from now on the old owner answers ASK for keys that it does
 // not have, and TRYAGAIN for scripts whose keys are on both nodes.
-func (c *RedisCluster) BeginMigration(t testing.TB, slot int, from, to *Redis) {
+func (c *RedisCluster) BeginMigration(t hosttest.TB, slot int, from, to *Redis) {
 	t.Helper()
 	to.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "IMPORTING", c.ids[from])
 	from.Do(t, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "MIGRATING", c.ids[to])
@@ -151,7 +152,7 @@ func (c *RedisCluster) BeginMigration(t testing.TB, slot int, from, to *Redis) {
 
 // MoveKeys moves all keys of a slot, or only the given ones. A key that exists on the new owner,
 // because a request has created it there, is replaced by that of the old owner.
-func (c *RedisCluster) MoveKeys(t testing.TB, slot int, from, to *Redis, keys ...string) {
+func (c *RedisCluster) MoveKeys(t hosttest.TB, slot int, from, to *Redis, keys ...string) {
 	t.Helper()
 	if len(keys) > 0 {
 		c.move(t, from, to, keys)
@@ -166,7 +167,7 @@ func (c *RedisCluster) MoveKeys(t testing.TB, slot int, from, to *Redis, keys ..
 	}
 }
 
-func (c *RedisCluster) move(t testing.TB, from, to *Redis, keys []string) {
+func (c *RedisCluster) move(t hosttest.TB, from, to *Redis, keys []string) {
 	t.Helper()
 	args := []string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), "", "0", "5000", "REPLACE"}
 	if to.password != "" {
@@ -179,7 +180,7 @@ func (c *RedisCluster) move(t testing.TB, from, to *Redis, keys []string) {
 // is informed first, so that the slot always has an owner. It gets the greatest epoch, as it would
 // by itself unless it had crashed; otherwise a third node could convince it that the old owner
 // still has the slot.
-func (c *RedisCluster) EndMigration(t testing.TB, slot int, from, to *Redis) {
+func (c *RedisCluster) EndMigration(t hosttest.TB, slot int, from, to *Redis) {
 	t.Helper()
 	told := []*Redis{to, from}
 	for _, r := range c.nodes {

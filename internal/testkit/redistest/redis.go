@@ -14,10 +14,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/freeze"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
@@ -45,7 +44,7 @@ type Redis struct {
 
 // StartRedis starts a server without persistence on a free port of 127.0.0.1. The args are further
 // settings as on its command line: "--appendonly", "yes". They override the defaults.
-func StartRedis(t testing.TB, args ...string) *Redis {
+func StartRedis(t hosttest.TB, args ...string) *Redis {
 	t.Helper()
 	r := &Redis{settings: args}
 	r.launch(t)
@@ -53,7 +52,7 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 }
 
 // launch makes r's directory and starts its server on a port that is free.
-func (r *Redis) launch(t testing.TB) {
+func (r *Redis) launch(t hosttest.TB) {
 	t.Helper()
 	exe, err := redisExecutable()
 	if err != nil {
@@ -96,7 +95,7 @@ func redisExecutable() (string, error) {
 }
 
 // redisMajor is the first number of the server's version, of which it says "v=7.0.15".
-func redisMajor(t testing.TB, exe string) (major int) {
+func redisMajor(t hosttest.TB, exe string) (major int) {
 	t.Helper()
 	out, err := exec.Command(exe, "--version").Output()
 	if err != nil {
@@ -125,7 +124,7 @@ func (r *Redis) config() string { return filepath.Join(r.dir, "redis.conf") }
 
 // configText writes the configuration as a file and not as arguments, because
 // Sentinel and CONFIG REWRITE must be able to change it.
-func (r *Redis) configText(t testing.TB) []byte {
+func (r *Redis) configText(t hosttest.TB) []byte {
 	ours := []string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(r.port), "--dir", r.dir,
 		"--daemonize", "no", "--logfile", "", "--protected-mode", "no",
@@ -227,7 +226,7 @@ func (r *Redis) up() bool {
 }
 
 // Stop stops the server with SIGTERM, and returns when it has ended.
-func (r *Redis) Stop(t testing.TB) {
+func (r *Redis) Stop(t hosttest.TB) {
 	t.Helper()
 	if err := r.end(syscall.SIGTERM); err != nil {
 		t.Fatalf("stop: %v", err)
@@ -235,7 +234,7 @@ func (r *Redis) Stop(t testing.TB) {
 }
 
 // Kill kills the server, as kill -9 does, and returns when it has ended.
-func (r *Redis) Kill(t testing.TB) {
+func (r *Redis) Kill(t hosttest.TB) {
 	t.Helper()
 	if err := r.end(syscall.SIGKILL); err != nil {
 		t.Fatalf("kill: %v", err)
@@ -261,7 +260,7 @@ func (r *Redis) end(sig syscall.Signal) error {
 
 // Restart stops the server if it runs, and starts it again on the same port, with the same
 // directory and settings.
-func (r *Redis) Restart(t testing.TB) {
+func (r *Redis) Restart(t hosttest.TB) {
 	t.Helper()
 	r.Stop(t)
 	if err := r.start(); err != nil {
@@ -271,7 +270,7 @@ func (r *Redis) Restart(t testing.TB) {
 
 // Freeze stops the server, as SIGSTOP does, and returns when it has stopped. Its connections stay
 // open.
-func (r *Redis) Freeze(t testing.TB) {
+func (r *Redis) Freeze(t hosttest.TB) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,11 +278,13 @@ func (r *Redis) Freeze(t testing.TB) {
 		t.Fatal("freeze: the server is stopped")
 	}
 	r.frozen = true
-	proc.Freeze(t, r.server.cmd.Process)
+	if err := freeze.Process(r.server.cmd.Process); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Thaw resumes a frozen server.
-func (r *Redis) Thaw(t testing.TB) {
+func (r *Redis) Thaw(t hosttest.TB) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,7 +298,7 @@ func (r *Redis) Thaw(t testing.TB) {
 }
 
 // cleanup ends the server, and shows the end of its log if the test failed.
-func (r *Redis) cleanup(t testing.TB) {
+func (r *Redis) cleanup(t hosttest.TB) {
 	if err := r.end(syscall.SIGKILL); err != nil {
 		t.Errorf("end %s: %v", r.Addr(), err)
 	}

@@ -2,13 +2,14 @@ package redistest
 
 import (
 	"strconv"
-	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 // StartRedisReplica starts a replica of master, with further settings in args, and waits until it
 // has all the data.
-func StartRedisReplica(t testing.TB, master *Redis, args ...string) *Redis {
+func StartRedisReplica(t hosttest.TB, master *Redis, args ...string) *Redis {
 	t.Helper()
 	settings := []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.Port())}
 	if master.password != "" {
@@ -22,13 +23,13 @@ func StartRedisReplica(t testing.TB, master *Redis, args ...string) *Redis {
 // Replicaof makes the server a replica of host and port, or a master with "no" and "one". It does
 // not wait for the link. With a port that nobody listens on, the replica is cut off but keeps its
 // data.
-func (r *Redis) Replicaof(t testing.TB, host, port string) {
+func (r *Redis) Replicaof(t hosttest.TB, host, port string) {
 	t.Helper()
 	r.Do(t, "REPLICAOF", host, port)
 }
 
 // WaitLink waits until the server, a replica, is connected to its master and has caught up.
-func (r *Redis) WaitLink(t testing.TB) {
+func (r *Redis) WaitLink(t hosttest.TB) {
 	t.Helper()
 	waitFor(t, "the replica's link to its master", func() bool {
 		info, err := r.TryDo("INFO", "replication")
@@ -38,7 +39,7 @@ func (r *Redis) WaitLink(t testing.TB) {
 
 // WaitReplicas waits until the server counts n good replicas, as min-replicas-to-write requires for
 // writes.
-func (r *Redis) WaitReplicas(t testing.TB, n int) {
+func (r *Redis) WaitReplicas(t hosttest.TB, n int) {
 	t.Helper()
 	waitFor(t, "replicas in step", func() bool {
 		info, err := r.TryDo("INFO", "replication")
@@ -47,7 +48,7 @@ func (r *Redis) WaitReplicas(t testing.TB, n int) {
 }
 
 // waitFor asks again and again until the answer is yes.
-func waitFor(t testing.TB, what string, yes func() bool) {
+func waitFor(t hosttest.TB, what string, yes func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(startTimeout); !yes(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -9,8 +9,9 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 // A replyError is an error the server answered with.
@@ -25,7 +26,7 @@ func isReply(err error) bool {
 
 // Do runs one command on a new connection and returns the reply as text: "" for nil, the elements
 // of an array on lines of their own. An error ends the test.
-func (r *Redis) Do(t testing.TB, args ...string) string {
+func (r *Redis) Do(t hosttest.TB, args ...string) string {
 	t.Helper()
 	reply, err := r.TryDo(args...)
 	if err != nil {

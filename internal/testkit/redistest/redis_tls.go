@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
@@ -21,7 +20,7 @@ import (
 // StartRedisTLS starts a server that accepts TLS only, and returns the file of the authority that
 // signed its certificate. The certificate is valid for 127.0.0.1 and localhost. Clients need no
 // certificate.
-func StartRedisTLS(t testing.TB, args ...string) (r *Redis, caFile string) {
+func StartRedisTLS(t hosttest.TB, args ...string) (r *Redis, caFile string) {
 	t.Helper()
 	dir := hosttest.Dir(t, "fencelock-redis-")
 	pool, err := writeCertificates(dir)

@@ -3,7 +3,8 @@ package redistest
 import (
 	"strconv"
 	"strings"
-	"testing"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 // A Sentinel is one master, one replica, and the Sentinels that monitor them. If the master does
@@ -18,14 +19,14 @@ const sentinelName = "fencelock"
 
 // StartSentinel starts Sentinels (at least one) with a master and a replica, and waits until all
 // know one another.
-func StartSentinel(t testing.TB, sentinels int) *Sentinel {
+func StartSentinel(t hosttest.TB, sentinels int) *Sentinel {
 	t.Helper()
 	return StartSentinelBehind(t, sentinels, (*Redis).Port)
 }
 
 // StartSentinelBehind is StartSentinel for a master and a replica with further settings. Sentinels
 // and clients know them by other ports of 127.0.0.1, such as those of proxies.
-func StartSentinelBehind(t testing.TB, sentinels int, port func(*Redis) int, args ...string) *Sentinel {
+func StartSentinelBehind(t hosttest.TB, sentinels int, port func(*Redis) int, args ...string) *Sentinel {
 	t.Helper()
 	s := &Sentinel{ports: map[*Redis]int{}}
 	for _, r := range []**Redis{&s.master, &s.replica} {
@@ -97,7 +98,7 @@ func (s *Sentinel) Known(r *Redis) string { return addr(s.ports[r]) }
 // WaitMaster waits until every Sentinel that can answer names the same master, which does not have
 // the address not and reports that it is a master. It returns the address. If not is "", it accepts
 // any master.
-func (s *Sentinel) WaitMaster(t testing.TB, not string) string {
+func (s *Sentinel) WaitMaster(t hosttest.TB, not string) string {
 	t.Helper()
 	var master string
 	waitFor(t, "a new master", func() bool {
