@@ -104,6 +104,9 @@ func (p *Proxy) serve(ln net.Listener) {
 // Addr returns the address for clients, "127.0.0.1:port".
 func (p *Proxy) Addr() string { return p.addr }
 
+// Target returns the address of the server.
+func (p *Proxy) Target() string { return p.target }
+
 // Close resets every connection and releases the port. It returns when all of the proxy's
 // goroutines have ended, so hooks must not call it.
 func (p *Proxy) Close() error {

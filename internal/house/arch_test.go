@@ -93,6 +93,10 @@ var rooms = []room{
 	{folder: "internal/inspect", imports: []string{"driver"}},
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
+	{folder: "internal/chaos", imports: []string{
+		".", "driver", "chaostest/history", "filelock", "pglock", "redislock", "redlock", "internal/faults", "internal/testkit/hosttest",
+		"internal/testkit/pgtest", "internal/testkit/redistest", "engine libraries", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},
 	{folder: "internal/testkit/engines", imports: []string{
 		"driver", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest", "filelock", "pglock", "redislock", "redlock",
@@ -132,8 +136,12 @@ var sets = map[string][]string{
 	"testing libraries": {"github.com/google/go-cmp", "pgregory.net/rapid"},
 }
 
-// testkit is where lies what only tests use.
-const testkit = "internal/testkit/"
+// testkit is where lies what only tests use, and what startsServers uses, which does not import
+// package testing.
+const (
+	testkit       = "internal/testkit/"
+	startsServers = "internal/chaos"
+)
 
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
@@ -211,7 +219,7 @@ func checkArrow(folder string, test bool, imported string) error {
 	if i < 0 {
 		return fmt.Errorf("%s: the folder has no place in the plan: add it to rooms in arch_test.go", folder)
 	}
-	if !test && !strings.HasPrefix(folder, testkit) && !slices.Contains(mayTest, folder) && strings.HasPrefix(imported, modulePath+"/"+testkit) {
+	if !test && folder != startsServers && !strings.HasPrefix(folder, testkit) && !slices.Contains(mayTest, folder) && strings.HasPrefix(imported, modulePath+"/"+testkit) {
 		return fmt.Errorf("%s must not import %s: only tests do", folder, imported)
 	}
 	allowed := rooms[i].imports
@@ -316,6 +324,16 @@ func TestArrowsRefuse(t *testing.T) {
 	}
 }
 
+// TestCommandWithoutTesting: package testing would add its flags to the command.
+func TestCommandWithoutTesting(t *testing.T) {
+	for _, way := range reaches(sources(t), "cmd/fencelock", false, "testing") {
+		t.Error(way)
+	}
+	if len(reaches(sources(t), "cmd/fencelock", true, "testing")) == 0 {
+		t.Error("this test does not see that the tests of the command reach package testing")
+	}
+}
+
 // TestWithoutPgx: who uses the root with an engine on Redis need not fetch the client of
 // PostgreSQL, nor that of MariaDB, as `go mod tidy` makes them that looks at the tests of
 // what they import. Who uses PostgreSQL need not fetch that of MariaDB.
@@ -323,16 +341,16 @@ func TestWithoutPgx(t *testing.T) {
 	const pgx, mysql = "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql"
 	all := sources(t)
 	for _, folder := range []string{".", "driver", "driver/drivertest", "memlock", "redislock", "redislock/goredis", "redlock"} {
-		for _, way := range reaches(all, folder, pgx, mysql) {
+		for _, way := range reaches(all, folder, true, pgx, mysql) {
 			t.Error(way)
 		}
 	}
 	for _, folder := range []string{"filelock", "pglock", "fence", "fence/fencepgx", "idempotent", "optimistic", "ratelimit"} {
-		for _, way := range reaches(all, folder, mysql) {
+		for _, way := range reaches(all, folder, true, mysql) {
 			t.Error(way)
 		}
 	}
-	if len(reaches(all, "fence/fencemysql", mysql)) == 0 {
+	if len(reaches(all, "fence/fencemysql", true, mysql)) == 0 {
 		t.Error("this test does not see that the tests of fence/fencemysql reach the client of MariaDB")
 	}
 }
@@ -352,8 +370,8 @@ func TestWithoutExporters(t *testing.T) {
 	}
 }
 
-// reaches says by which files a package, its tests or what they import reach clients.
-func reaches(all []sourceFile, folder string, clients ...string) (ways []string) {
+// reaches says by which files a package, its tests if they count, or what they import reach clients.
+func reaches(all []sourceFile, folder string, tests bool, clients ...string) (ways []string) {
 	seen := map[string]bool{}
 	var visit func(folder string, tests bool)
 	visit = func(at string, tests bool) {
@@ -365,7 +383,7 @@ func reaches(all []sourceFile, folder string, clients ...string) (ways []string)
 				imported := strings.Trim(spec.Path.Value, `"`)
 				for _, client := range clients {
 					if imported == client || strings.HasPrefix(imported, client+"/") {
-						ways = append(ways, fmt.Sprintf("the tests of %s reach %s by %s", folder, imported, s.path))
+						ways = append(ways, fmt.Sprintf("%s reaches %s by %s", folder, imported, s.path))
 					}
 				}
 				next, ours := strings.CutPrefix(imported, modulePath+"/")
@@ -379,7 +397,7 @@ func reaches(all []sourceFile, folder string, clients ...string) (ways []string)
 			}
 		}
 	}
-	visit(folder, true)
+	visit(folder, tests)
 	return ways
 }
 

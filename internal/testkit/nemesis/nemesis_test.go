@@ -1,11 +1,7 @@
 //go:build linux
 
-// Package nemesis_test shares locks between real processes on real servers and injects faults: it
-// kills and freezes the processes, cuts, delays and stalls their connections, stops and kills the
-// servers and steps their clocks. Package history verifies what the processes believed, and every
-// name must be free when all are dead.
-//
-// A run consists of rounds, and a round follows from its seed; a failure prints both:
+// Package nemesis_test runs rounds of package chaos on all engines, and finds each sabotage with
+// them. A failure prints the seed of its round:
 //
 //	go test ./internal/testkit/nemesis -run TestNemesis/redis$ -nemesis.seed=7
 //
@@ -16,8 +12,6 @@ package nemesis_test
 import (
 	"cmp"
 	"flag"
-	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -25,7 +19,13 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/internal/chaos"
 )
+
+func TestMain(m *testing.M) {
+	chaos.Main(nil)
+	os.Exit(m.Run())
+}
 
 var (
 	seedFlag = flag.Uint64("nemesis.seed", 0, "the seed of the first round; 0 chooses one")
@@ -46,7 +46,7 @@ const (
 func TestNemesis(t *testing.T) {
 	length, names := shortLength, []string{"files", "redis", "redlock", "postgres", "sentinel-quarantine", "cluster"}
 	if os.Getenv("FENCELOCK_SLOW") != "" {
-		length, names = 20*time.Minute, slices.Sorted(maps.Keys(kinds))
+		length, names = 20*time.Minute, chaos.Engines()
 	}
 	length = cmp.Or(*forFlag, length)
 	for _, name := range names {
@@ -54,24 +54,25 @@ func TestNemesis(t *testing.T) {
 			if length == shortLength {
 				t.Parallel() // long runs are to see little of one another
 			}
-			a := newArena(t, name)
+			a := chaos.NewArena(t, chaos.Config{Engine: name, Faults: mix(t, name)})
 			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()%1e9))
 			t.Logf("seeds from %d on", seed)
 			for end := time.Now().Add(length); time.Until(end) > time.Second && !t.Failed(); seed++ {
-				r := a.round(seed, mix(t, kinds[name]), min(roundLength, time.Until(end)))
-				r.report(t)
+				length := min(roundLength, time.Until(end))
+				report(t, a.Round(t.Context(), seed, a.Plan(seed, length), length))
 			}
 		})
 	}
 }
 
 // mix is what the flag asks for.
-func mix(t *testing.T, k kind) []string {
+func mix(t *testing.T, engine string) []string {
 	t.Helper()
-	all := slices.Concat(k.safe, k.unsafe)
+	safe, unsafe := chaos.Faults(engine)
+	all := slices.Concat(safe, unsafe)
 	switch *mixFlag {
 	case "safe":
-		return k.safe
+		return nil
 	case "all":
 		return all
 	}
@@ -91,38 +92,42 @@ const manyRounds = "it takes ten rounds or more to be found"
 // promoted replicas forget.
 func TestPlanted(t *testing.T) {
 	for _, c := range []struct {
-		kind, planted string
-		faults        []string
-		slow          string // why it is left out, unless FENCELOCK_SLOW is set
+		engine, sabotage string
+		faults           []string
+		slow             string // why it is left out, unless FENCELOCK_SLOW is set
 	}{
-		{"redis", "double", []string{freeze, drop, kill}, ""},
-		{"redis", "deaf", []string{drop}, ""},
-		{"redis", "name", []string{freeze, cut}, ""},
-		{"redis", "early", []string{freeze}, ""},
-		{"redis", "lazy", []string{twice}, "a lock that stays for one TTL differs from a slow machine's on a quiet one only"},
-		{"redlock", "double", []string{freeze, drop, kill}, manyRounds},
-		{"redlock", "deaf", []string{drop}, ""},
-		{"redlock", "swap", []string{kill, cut}, ""},
-		{"postgres", "deaf", []string{storm}, manyRounds},
-		{"postgres", "swap", []string{kill, cut}, ""},
-		{"postgres", "name", []string{freeze, cut}, manyRounds},
-		{"sentinel", "", []string{split}, manyRounds},
+		{"redis", "margin", []string{"freeze", "drop", "kill"}, ""},
+		{"redis", "lost-signal", []string{"drop"}, ""},
+		{"redis", "owner-check", []string{"freeze", "cut"}, ""},
+		{"redis", "min-hold", []string{"freeze"}, ""},
+		{"redis", "lost-release", []string{"twice"}, "a lock that stays for one TTL differs from a slow machine's on a quiet one only"},
+		{"redis", "late-grant", []string{"delay"}, ""},
+		{"redlock", "margin", []string{"freeze", "drop", "kill"}, manyRounds},
+		{"redlock", "lost-signal", []string{"drop"}, ""},
+		{"redlock", "token-order", []string{"kill", "cut"}, ""},
+		{"postgres", "lost-signal", []string{"storm"}, manyRounds},
+		{"postgres", "token-order", []string{"kill", "cut"}, ""},
+		{"postgres", "owner-check", []string{"freeze", "cut"}, manyRounds},
+		{"sentinel", "", []string{"split"}, manyRounds},
 	} {
-		t.Run(c.kind+"/"+c.planted, func(t *testing.T) {
+		t.Run(c.engine+"/"+c.sabotage, func(t *testing.T) {
 			if c.slow != "" && os.Getenv("FENCELOCK_SLOW") == "" {
 				t.Skip(c.slow + "; set FENCELOCK_SLOW")
 			}
 			t.Parallel()
-			a := newArena(t, c.kind)
-			a.planted, a.hunting, a.orderly = c.planted, true, c.planted == "lazy"
+			a := chaos.NewArena(t, chaos.Config{Engine: c.engine, Sabotage: c.sabotage, Faults: c.faults, Hunting: true})
 			for seed := uint64(1); seed <= 60; seed++ {
-				r := a.round(seed, c.faults, plantedLength)
-				if len(r.violations) > 0 {
-					t.Logf("found in round %d: %v", seed, r.violations[0])
+				o := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
+				if len(o.History.Violations) > 0 {
+					t.Logf("found in round %d: %v", seed, o.History.Violations[0])
 					return
 				}
-				if r.free > r.bound {
-					t.Logf("found in round %d: a name was closed for %v by nobody", seed, r.free)
+				if len(o.History.Expected) > 0 {
+					t.Logf("found in round %d: %v", seed, o.History.Expected[0])
+					return
+				}
+				if o.Free > o.Bound {
+					t.Logf("found in round %d: a name was closed for %v by nobody", seed, o.Free)
 					return
 				}
 			}
@@ -131,71 +136,43 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// An outcome is what is known about a round when it is over.
-type outcome struct {
-	kind       string
-	seed       uint64
-	length     time.Duration
-	holds      int
-	faults     []fault // as they happened
-	believed   []history.Acquisition
-	violations []history.Violation
-	overlaps   int      // that the engine's page allows
-	wrong      []string // errors that must not be
-	counts     map[string]int
-	free       time.Duration // after all were dead, until every name could be had
-	bound      time.Duration // what that may be
-	calm       bool          // all ended in order, after a while without a fault
-}
-
 // report says what is wrong, or how much was done.
-func (o *outcome) report(t *testing.T) {
+func report(t *testing.T, o *chaos.Outcome) {
 	t.Helper()
-	for _, v := range o.violations[:min(3, len(o.violations))] {
-		t.Errorf("%v\n%s", v, o.around(v))
+	h := o.History
+	for _, v := range h.Violations[:min(3, len(h.Violations))] {
+		t.Errorf("%v\n%s", v, around(h, v))
 	}
-	for _, w := range o.wrong[:min(3, len(o.wrong))] {
-		t.Errorf("an error that must not be: %s", w)
-	}
-	bound := o.bound
-	if o.length <= shortLength {
+	bound := o.Bound
+	if o.Length <= shortLength {
 		bound += allowance
 	}
-	if o.free > bound {
+	if o.Free > bound {
 		how := "the death of all"
-		if o.calm {
+		if o.Orderly {
 			how = "all had ended in order"
 		}
-		t.Errorf("%v after %s a name was still not to be had; %v would do", o.free, how, bound)
+		t.Errorf("%v after %s a name was still not to be had; %v would do", o.Free, how, bound)
 	}
-	if o.holds == 0 {
+	if len(h.Acquisitions) == 0 {
 		t.Error("nobody got a lock")
 	}
 	if t.Failed() {
-		t.Logf("%d violations in %d holds; to repeat the faults:\n\tgo test ./internal/testkit/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
-			len(o.violations), o.holds, o.kind, *mixFlag, o.length.Round(time.Second), o.seed)
+		t.Logf("to repeat the faults:\n\tgo test ./internal/testkit/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
+			h.Engine, *mixFlag, o.Length.Round(time.Second), o.Seed)
 	}
-	t.Logf("seed %d: %d holds, %d faults, free after %v; %v", o.seed, o.holds, len(o.faults), o.free.Round(time.Millisecond), o.counts)
-	if kinds[o.kind].overlaps {
-		t.Logf("seed %d: %d overlaps, as the page says", o.seed, o.overlaps)
+	t.Logf("seed %d: %d holds, %d faults, free after %v", o.Seed, len(h.Acquisitions), len(o.Faults), o.Free.Round(time.Millisecond))
+	if n := len(h.Expected); n > 0 {
+		t.Logf("seed %d: %d overlaps, as the page says", o.Seed, n)
 	}
 }
 
 // around lists the faults near a violation.
-func (o *outcome) around(v history.Violation) string {
-	var from, to time.Duration
-	for _, a := range o.believed {
-		switch a.ID {
-		case v.After:
-			to, from = a.Returned, min(cmp.Or(from, a.Called), a.Called)
-		case v.Before:
-			from = min(cmp.Or(from, a.Called), a.Called)
-		}
-	}
+func around(h *history.History, v history.Violation) string {
 	var b strings.Builder
-	for _, f := range o.faults {
-		if f.from+f.length+f.by > from-time.Second && f.from < to+100*time.Millisecond {
-			fmt.Fprintf(&b, "\t%v\n", f)
+	for _, f := range h.Faults {
+		if f.To > v.At-3*time.Second && f.From < v.At+100*time.Millisecond {
+			b.WriteString("\t" + f.Text + "\n")
 		}
 	}
 	return b.String()

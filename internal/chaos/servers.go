@@ -1,6 +1,6 @@
-//go:build linux
+//go:build unix
 
-package nemesis_test
+package chaos
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,7 +34,8 @@ type servers struct {
 	crash  func(i int, r *rand.Rand)                   // and starts it again
 	cut    func(i int, r *rand.Rand)                   // ends about half of the connections
 	busy   func(i int, d time.Duration) (await func()) // Redis: runs a script for so long
-	clock  *hosttest.Clock                             // of the last server
+	flush  func(i int)                                 // Redis: deletes all data
+	clock  setter                                      // of the last server; nil if it cannot be set
 
 	still func() (thaw func())  // PostgreSQL: stops what serves one of the connections
 	fill  func() (empty func()) // PostgreSQL: fills the lock table
@@ -48,10 +48,14 @@ type servers struct {
 	settle  func()                                       // waits until all servers serve
 }
 
+// A setter is a wall clock of servers. It is a *hosttest.Clock.
+type setter interface{ Set(ahead time.Duration) }
+
 // known is how a client knows the servers, and the way that it takes to each.
 type known struct {
 	Addrs []string
 	Ways  map[string]string // by address; an address without one is dialled as it is
+	TTL   time.Duration     // the longest of a lock
 }
 
 // dial connects to an address on its way.
@@ -62,26 +66,20 @@ func (k known) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Conf
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-func startRedis(t testing.TB, n int, settings ...string) servers {
+func startRedis(t hosttest.TB, n int, settings ...string) servers {
 	t.Helper()
-	clock := hosttest.NewClock(t)
 	var all []*redistest.Redis
-	for i := range n {
-		var r *redistest.Redis
-		if i == n-1 {
-			r = redistest.StartRedisBy(t, clock, settings...)
-		} else {
-			r = redistest.StartRedis(t, settings...)
-		}
-		all = append(all, r)
+	for range n - 1 {
+		all = append(all, redistest.StartRedis(t, settings...))
 	}
-	s := redisServers(t, all)
+	last, clock := redisWithClock(t, settings)
+	s := redisServers(t, append(all, last))
 	s.clock = clock
 	return s
 }
 
 // redisServers are what can happen to each of them.
-func redisServers(t testing.TB, all []*redistest.Redis) (s servers) {
+func redisServers(t hosttest.TB, all []*redistest.Redis) (s servers) {
 	for _, r := range all {
 		s.addrs = append(s.addrs, r.Addr())
 	}
@@ -91,6 +89,7 @@ func redisServers(t testing.TB, all []*redistest.Redis) (s servers) {
 		all[i].Kill(t)
 		all[i].Restart(t)
 	}
+	s.flush = func(i int) { _, _ = all[i].TryDo("FLUSHALL") } // a busy one refuses
 	s.busy = func(i int, d time.Duration) (await func()) {
 		_, _ = all[i].TryDo("CONFIG", "SET", "busy-reply-threshold", "20") // again after each crash
 		done := make(chan struct{})
@@ -124,7 +123,7 @@ while now() < stop do end`
 func (k known) option(addrs ...string) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress: addrs, DisableCache: true, DialCtxFn: k.dial, RingScaleEachConn: 5,
-		ConnWriteTimeout: ttl, Dialer: net.Dialer{Timeout: ttl},
+		ConnWriteTimeout: k.TTL, Dialer: net.Dialer{Timeout: k.TTL},
 	}
 }
 
@@ -135,7 +134,7 @@ func (k known) single(addr string) rueidis.ClientOption {
 	return o
 }
 
-func openRedis(o rueidis.ClientOption, cfg redislock.Config) (driver.Engine, error) {
+func openRedis(o rueidis.ClientOption, ttl time.Duration, cfg redislock.Config) (driver.Engine, error) {
 	client, err := rueidis.NewClient(o)
 	if err != nil {
 		return nil, err
@@ -149,13 +148,13 @@ func openRedlock(k known) (driver.Engine, error) {
 	for _, addr := range k.Addrs {
 		nodes = append(nodes, redlock.NewLazy(func() (rueidis.Client, error) { return rueidis.NewClient(k.single(addr)) }))
 	}
-	return redlock.New(nodes, &redlock.Config{MaxTTL: ttl, RetryTimeout: ttl}), nil
+	return redlock.New(nodes, &redlock.Config{MaxTTL: k.TTL, RetryTimeout: k.TTL}), nil
 }
 
-func startPostgres(t testing.TB) servers {
+func startPostgres(t hosttest.TB) servers {
 	t.Helper()
-	s := servers{clock: hosttest.NewClock(t)}
-	pg := pgtest.StartPostgresBy(t, s.clock, "max_connections=400", "max_locks_per_transaction=10")
+	pg, clock := postgresWithClock(t, []string{"max_connections=400", "max_locks_per_transaction=10"})
+	s := servers{clock: clock}
 	s.addrs = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(pg.Port()))}
 	s.pause = func(int) { pg.Freeze(t) }
 	s.resume = func(int) { pg.Thaw(t) }
@@ -208,7 +207,7 @@ func startPostgres(t testing.TB) servers {
 
 // visit gives do a connection to a server that may be in any trouble: then it
 // does nothing.
-func visit(t testing.TB, pg *pgtest.Postgres, do func(context.Context, *pgx.Conn)) {
+func visit(t hosttest.TB, pg *pgtest.Postgres, do func(context.Context, *pgx.Conn)) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, pg.DSN())
@@ -232,5 +231,5 @@ func openPostgres(k known) (driver.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pglock.New(pool, &pglock.Config{MaxTTL: ttl}), nil
+	return pglock.New(pool, &pglock.Config{MaxTTL: k.TTL}), nil
 }

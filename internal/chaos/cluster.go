@@ -1,20 +1,20 @@
-//go:build linux
+//go:build unix
 
-package nemesis_test
+package chaos
 
 import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
 
 // startCluster starts a Cluster of masters. Nobody calls one dead that stands still.
-func startCluster(t testing.TB) servers {
+func startCluster(t hosttest.TB) servers {
 	t.Helper()
 	c := redistest.StartRedisCluster(t, 3, "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "8mb", "--cluster-node-timeout", "60000")
 	s := redisServers(t, c.Nodes())
@@ -32,7 +32,7 @@ func startCluster(t testing.TB) servers {
 		}
 	})
 	owners := map[string]*redistest.Redis{}
-	for _, name := range names() {
+	for _, name := range names("") {
 		owners[name] = c.Owner(t, c.Slot("lock:"+name))
 	}
 	s.move = func(name string, r *rand.Rand) (end func()) {
@@ -58,5 +58,5 @@ func startCluster(t testing.TB) servers {
 }
 
 func openCluster(k known) (driver.Engine, error) {
-	return openRedis(k.option(k.Addrs...), redislock.Config{})
+	return openRedis(k.option(k.Addrs...), k.TTL, redislock.Config{})
 }

@@ -1,6 +1,6 @@
-//go:build linux
+//go:build unix
 
-package nemesis_test
+package chaos
 
 import (
 	"math/rand/v2"
@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -25,7 +25,7 @@ const (
 
 // startSentinel starts a master, a replica and their Sentinels. All but the workers
 // reach the first two through proxies, which isolate them.
-func startSentinel(t testing.TB, settings ...string) servers {
+func startSentinel(t hosttest.TB, settings ...string) servers {
 	t.Helper()
 	fronts := map[*redistest.Redis]*faults.Proxy{}
 	w := redistest.StartSentinelBehind(t, sentinels, func(r *redistest.Redis) int {
@@ -72,7 +72,7 @@ func startSentinel(t testing.TB, settings ...string) servers {
 	return s
 }
 
-func port(t testing.TB, addr string) int {
+func port(t hosttest.TB, addr string) int {
 	t.Helper()
 	_, p, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -107,7 +107,7 @@ func openSentinel(k known, cfg redislock.Config) (driver.Engine, error) {
 	o := k.option(k.Addrs[pair:]...)
 	o.Sentinel.MasterSet = "fencelock"
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second
-	return openRedis(o, cfg)
+	return openRedis(o, k.TTL, cfg)
 }
 
 // split cuts the master off with a part of the workers: these reach nobody else, and
@@ -118,9 +118,9 @@ func (r *round) split(random *rand.Rand) (heal func()) {
 		return func() {}
 	}
 	heals := []func(){r.servers.isolate(m)}
-	for _, ways := range r.ways {
+	for worker := range r.Workers {
 		along := random.IntN(2) == 0
-		for i, p := range ways {
+		for i, p := range r.waysOf(worker, everyServer) {
 			if (i == m) != along {
 				p.Drop(faults.Both)
 				heals = append(heals, func() { p.Drop(0) })

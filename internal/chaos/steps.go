@@ -1,35 +1,48 @@
-//go:build linux
+//go:build unix
 
-package nemesis_test
+package chaos
 
 import (
 	"math/rand/v2"
 	"syscall"
 	"time"
 
+	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/internal/faults"
 )
 
 // steps are what a fault does, and when.
-func (r *round) steps(f fault) []step {
+func (r *round) steps(f Fault) []step {
 	random := rand.New(rand.NewPCG(f.seed, 1))
+	began := false
 	begin := func(do func()) step {
-		return step{f.from, func() {
-			began := f
-			began.from = now() - r.origin
-			r.done = append(r.done, began)
+		return step{at: f.from, do: func() {
+			began = true
+			r.began(f)
 			do()
 		}}
 	}
-	end := func(do func()) step { return step{f.from + f.length, do} }
-	signal := func(s syscall.Signal) func() { return func() { _ = r.crew[f.worker].Process.Signal(s) } }
-	switch f.what {
+	end := func(do func()) step {
+		return step{at: f.end(), ends: true, do: func() {
+			if began {
+				do()
+			}
+		}}
+	}
+	signal := func(s syscall.Signal) func() { return func() { r.crew[f.worker].signal(s) } }
+	switch f.What {
 	case kill:
 		return []step{begin(func() { r.kill(f.worker); r.launch(f.worker) })}
 	case freeze:
 		return []step{begin(signal(syscall.SIGSTOP)), end(signal(syscall.SIGCONT))}
 	case crash:
 		return []step{begin(func() { r.servers.crash(f.server, random) })}
+	case flush:
+		return []step{begin(func() {
+			if r.paused[f.server] == 0 {
+				r.servers.flush(f.server)
+			}
+		})}
 	case clock:
 		return []step{begin(func() { r.setClock(f.by) })}
 	case back:
@@ -38,7 +51,7 @@ func (r *round) steps(f fault) []step {
 		return []step{begin(func() { r.pause(f.server, 1) }), end(func() { r.pause(f.server, -1) })}
 	case still, full:
 		do, undo := r.servers.still, func() {}
-		if f.what == full {
+		if f.What == full {
 			do = r.servers.fill
 		}
 		return []step{begin(func() {
@@ -83,7 +96,7 @@ func (r *round) pause(server, more int) {
 }
 
 // busy keeps a server busy that does not stand still. While it is, it counts as one that does.
-func (r *round) busy(f fault, begin, end func(func()) step) []step {
+func (r *round) busy(f Fault, begin, end func(func()) step) []step {
 	after := func() {}
 	return []step{begin(func() {
 		if r.paused[f.server] > 0 {
@@ -103,7 +116,7 @@ func (r *round) busy(f fault, begin, end func(func()) step) []step {
 
 // move moves the slot of a name, in two steps. One slot moves at a time, and none while
 // a server stands still.
-func (r *round) move(f fault, random *rand.Rand, begin, end func(func()) step) []step {
+func (r *round) move(f Fault, random *rand.Rand, begin, end func(func()) step) []step {
 	finish := func() {
 		if r.moving != nil {
 			r.moving()
@@ -116,7 +129,7 @@ func (r *round) move(f fault, random *rand.Rand, begin, end func(func()) step) [
 				return
 			}
 		}
-		all := names()
+		all := names("")
 		done := r.servers.move(all[random.IntN(len(all))], random)
 		r.moving = func() { done(); r.moving = nil }
 	}), end(finish)}
@@ -127,8 +140,8 @@ func (r *round) tending(length time.Duration) (all []step) {
 	if r.servers.tend == nil {
 		return nil
 	}
-	for at := ttl / 2; at < length; at += ttl / 2 {
-		all = append(all, step{at, func() {
+	for at := r.TTL / 2; at < length; at += r.TTL / 2 {
+		all = append(all, step{at: at, do: func() {
 			for i := range r.servers.addrs {
 				if r.paused[i] == 0 {
 					r.servers.tend(i)
@@ -140,7 +153,7 @@ func (r *round) tending(length time.Duration) (all []step) {
 }
 
 // storm cuts half of the connections again and again.
-func (r *round) storm(f fault, random *rand.Rand, begin func(func()) step) []step {
+func (r *round) storm(f Fault, random *rand.Rand, begin func(func()) step) []step {
 	cut := func() {
 		if r.paused[f.server] == 0 {
 			r.servers.cut(f.server, random)
@@ -148,26 +161,23 @@ func (r *round) storm(f fault, random *rand.Rand, begin func(func()) step) []ste
 	}
 	all := []step{begin(cut)}
 	for at := f.from; at < f.from+f.length; at += 20*time.Millisecond + below(random, 60*time.Millisecond) {
-		all = append(all, step{at, cut})
+		all = append(all, step{at: at, do: cut})
 	}
 	return all
 }
 
 // onTheWay is a fault between a worker and its servers, or one of them.
-func (r *round) onTheWay(f fault, random *rand.Rand, begin, end func(func()) step) []step {
-	ways := r.ways[f.worker]
-	if f.server >= 0 {
-		ways = ways[f.server : f.server+1]
-	}
+func (r *round) onTheWay(f Fault, random *rand.Rand, begin, end func(func()) step) []step {
+	ways := func() []*faults.Proxy { return r.waysOf(f.worker, f.server) }
 	each := func(do func(*faults.Proxy)) func() {
 		return func() {
-			for _, p := range ways {
+			for _, p := range ways() {
 				do(p)
 			}
 		}
 	}
 	direction := faults.Direction(1 + random.IntN(3))
-	switch f.what {
+	switch f.What {
 	case cut:
 		return []step{begin(each((*faults.Proxy).Reset))}
 	case drop:
@@ -184,7 +194,11 @@ func (r *round) onTheWay(f fault, random *rand.Rand, begin, end func(func()) ste
 	}
 	var link *faults.Link // stall
 	return []step{begin(func() {
-		if links := ways[random.IntN(len(ways))].Links(); len(links) > 0 {
+		var links []*faults.Link
+		for _, p := range ways() {
+			links = append(links, p.Links()...)
+		}
+		if len(links) > 0 {
 			link = links[random.IntN(len(links))]
 			link.Stall(direction)
 		}
@@ -197,17 +211,19 @@ func (r *round) onTheWay(f fault, random *rand.Rand, begin, end func(func()) ste
 
 // late makes what a worker sends arrive late, and half of the times has it give
 // up before.
-func (r *round) late(ways []*faults.Proxy, f fault, random *rand.Rand, begin, end func(func()) step) []step {
+func (r *round) late(ways func() []*faults.Proxy, f Fault, random *rand.Rand, begin, end func(func()) step) []step {
 	var removes []func()
 	givesUp := random.IntN(2) == 0
 	return []step{begin(func() {
-		for _, p := range ways {
+		for _, p := range ways() {
 			removes = append(removes, p.Late("", f.by))
 		}
 	}), end(func() {
-		r.lateUntil = max(r.lateUntil, now()+f.by)
-		for i, p := range ways {
-			removes[i]()
+		r.lateUntil = max(r.lateUntil, history.Now()+f.by)
+		for _, remove := range removes {
+			remove()
+		}
+		for _, p := range ways() {
 			for _, l := range p.Links() {
 				if givesUp {
 					l.ResetClient()
@@ -219,18 +235,18 @@ func (r *round) late(ways []*faults.Proxy, f fault, random *rand.Rand, begin, en
 
 // twice makes the scripts that a worker sends arrive a second time, half of the times
 // at once.
-func (r *round) twice(ways []*faults.Proxy, f fault, random *rand.Rand, begin, end func(func()) step) []step {
+func (r *round) twice(ways func() []*faults.Proxy, f Fault, random *rand.Rand, begin, end func(func()) step) []step {
 	by := f.by
 	if random.IntN(2) == 0 {
 		by = 0
 	}
 	var removes []func()
 	return []step{begin(func() {
-		for _, p := range ways {
+		for _, p := range ways() {
 			removes = append(removes, p.Twice("EVALSHA", by))
 		}
 	}), end(func() {
-		r.lateUntil = max(r.lateUntil, now()+by)
+		r.lateUntil = max(r.lateUntil, history.Now()+by)
 		for _, remove := range removes {
 			remove()
 		}

@@ -1,0 +1,209 @@
+//go:build unix
+
+// Package chaos shares locks between real processes on real servers and injects faults: it kills
+// and freezes the processes, cuts, delays and stalls their connections, and stops, kills and
+// flushes the servers and steps their clocks. Package history judges what the processes recorded,
+// and every name must be free when all are dead.
+//
+// An [Arena] is the servers of one engine and the workers' ways to them. What happens in it consists
+// of rounds. A round follows from its seed, but the processes are not synchronised, so a seed
+// repeats the faults and not every step. [Run] carries out rounds for a time and, after a
+// violation, looks for fewer faults that show it too.
+//
+// Workers are processes of the same program, which must call [Main] first.
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+)
+
+// Config says what happens in an arena. The zero value of a field other than Engine and Own means
+// its default.
+type Config struct {
+	Engine   string        // one of Engines: its servers are started
+	Own      *Own          // or an engine that runs already
+	Workers  int           // processes; 5 by default
+	TTL      time.Duration // of the locks; 1 s by default
+	Rate     float64       // acquires in a second, of all workers together, at most; no limit by default
+	Faults   []string      // by default those after which the engine promises one holder
+	Sabotage string        // one of Sabotages
+	Hunting  bool          // each fault is given time to show what it does; with Sabotage always
+
+	Live *Live // what a program shows meanwhile; may be nil
+}
+
+// Own is an engine whose servers were not started here. Nothing happens to them: all faults are
+// those of clients.
+type Own struct {
+	Name  string // as a person calls it
+	URL   string // for Open
+	Names string // what the names of locks begin with
+	Local bool   // there are no connections that could be disturbed
+	Open  Opener
+}
+
+// Engines returns the names of the engines whose servers can be started.
+func Engines() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// Faults returns the faults of an engine: those after which it promises one holder, and those of
+// which its page says that they can lead to two.
+func Faults(engine string) (safe, unsafe []string) {
+	k := kinds[engine]
+	return unique(k.safe), unique(k.unsafe)
+}
+
+func unique(all []string) []string { return slices.Compact(slices.Sorted(slices.Values(all))) }
+
+// An Arena is the servers of one engine, and the way to them for each worker.
+type Arena struct {
+	Config
+	t       hosttest.TB
+	kind    kind
+	servers servers
+	ahead   time.Duration // how far the clock of the last server is
+
+	mu   sync.Mutex        // guards ways
+	ways [][]*faults.Proxy // of each worker: one for each server
+
+	last map[string]history.Acquisition // those with the greatest tokens of earlier rounds, by the shared clock
+}
+
+// NewArena starts the servers. They end with t.
+func NewArena(t hosttest.TB, c Config) *Arena {
+	t.Helper()
+	c.Workers, c.TTL = cmp.Or(c.Workers, 5), cmp.Or(c.TTL, time.Second)
+	c.Hunting = c.Hunting || c.Sabotage != ""
+	if c.Live == nil {
+		c.Live = &Live{}
+	}
+	a := &Arena{Config: c, t: t, last: map[string]history.Acquisition{}, ways: make([][]*faults.Proxy, c.Workers)}
+	if c.Own != nil {
+		a.kind = c.Own.kind()
+	} else {
+		a.kind = kinds[c.Engine]
+		a.servers = a.kind.start(t, c.TTL)
+	}
+	if a.servers.known == nil {
+		a.servers.known = a.servers.addrs
+	}
+	for worker := range c.Workers {
+		for _, addr := range a.servers.addrs {
+			a.addWay(worker, addr)
+		}
+	}
+	if a.Faults == nil {
+		a.Faults = a.kind.safe
+		if s, ok := sabotages[c.Sabotage]; ok {
+			a.Faults = slices.DeleteFunc(slices.Clone(s.faults), func(f string) bool { return !slices.Contains(a.kind.safe, f) })
+		}
+	}
+	if a.servers.clock == nil {
+		a.Faults = slices.DeleteFunc(slices.Clone(a.Faults), func(f string) bool { return f == clock || f == back })
+	}
+	return a
+}
+
+// kind is that of an engine whose servers are left alone.
+func (o *Own) kind() kind {
+	if o.Local {
+		return kind{safe: processes}
+	}
+	return kind{safe: append([]string{twice}, network...)}
+}
+
+// addWay starts a proxy through which a worker reaches an address.
+func (a *Arena) addWay(worker int, addr string) *faults.Proxy {
+	p, err := faults.NewProxy(addr)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = p.Close() })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ways[worker] = append(a.ways[worker], p)
+	return p
+}
+
+// everyServer stands for all servers of a worker.
+const everyServer = -1
+
+// waysOf returns the ways of a worker to a server, or to all.
+func (a *Arena) waysOf(worker, server int) []*faults.Proxy {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ways := a.ways[worker]; server == everyServer || server >= len(ways) {
+		return slices.Clone(ways)
+	}
+	return a.ways[worker][server : server+1]
+}
+
+// known is how a worker finds the servers that were started.
+func (a *Arena) known(worker int) known {
+	k := known{Addrs: a.servers.known, Ways: map[string]string{}, TTL: a.TTL}
+	for i := range a.servers.addrs {
+		k.Ways[k.Addrs[i]] = a.waysOf(worker, i)[0].Addr()
+	}
+	return k
+}
+
+// open opens the engine without any fault on the way.
+func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
+	a.t.Helper()
+	if a.Own != nil {
+		engine, end, err := a.Own.Open(ctx, a.Own.URL, nil)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		return engine, end
+	}
+	engine, err := a.kind.open(known{Addrs: a.servers.known, TTL: a.TTL})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return engine, func() error { return closeEngine(engine) }
+}
+
+// names are those of all locks.
+func (a *Arena) names() []string {
+	if a.Own != nil {
+		return names(a.Own.Names)
+	}
+	return names("")
+}
+
+// tempo is that of storms of faults, or where something is to be found, that of faults each of which
+// shows what it does: others must get the lock that one has lost.
+func (a *Arena) tempo() tempo {
+	if a.Hunting {
+		return tempo{ttl: a.TTL, gap: a.TTL, rest: 2 * a.TTL}
+	}
+	return tempo{ttl: a.TTL, gap: a.TTL / 5, rest: max(a.kind.rest, a.TTL/2)}
+}
+
+// Plan makes the faults of a round.
+func (a *Arena) Plan(seed uint64, length time.Duration) []Fault {
+	return plan(rand.New(rand.NewPCG(seed, 0)), a.Faults, a.Workers, len(a.servers.addrs), length, a.tempo())
+}
+
+// extra is how much longer than its TTL a name may stay closed.
+func (a *Arena) extra() time.Duration {
+	if a.kind.extra == nil {
+		return 0
+	}
+	return a.kind.extra(a.TTL, a.Workers)
+}
+
+// lane is the name of a worker in histories.
+func lane(worker int) string { return fmt.Sprintf("w%d", worker) }

@@ -1,0 +1,193 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+)
+
+// A round is one plan, carried out.
+type round struct {
+	*Arena
+	ctx    context.Context // its end ends the faults
+	dir    string
+	seed   uint64
+	origin time.Duration
+	crew   []*member
+	births uint64
+	deaths []history.Event // of workers
+	paused map[int]int     // servers that stand still, by how many faults
+	moving func()          // ends the move of a slot; nil if there is none
+	done   []Fault         // as they happened
+
+	lateUntil time.Duration // when all that is under way has been delivered
+}
+
+// An Outcome is what is known about a round when it is over.
+type Outcome struct {
+	Seed    uint64
+	Length  time.Duration
+	History *history.History // judged
+	Faults  []Fault          // as they happened
+	Orderly bool             // all workers have ended in order, after a while without a fault
+	Free    time.Duration    // after the end of all workers, until every name could be had
+	Bound   time.Duration    // what that may be
+}
+
+// Round carries out a plan and judges what came of it. If ctx ends, the round ends early, in order.
+func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length time.Duration) *Outcome {
+	a.t.Helper()
+	runtime.LockOSThread() // the kernel kills the workers when the thread that made them ends
+	defer runtime.UnlockOSThread()
+	dir, err := os.MkdirTemp(hosttest.DataRoot(), "fencelock-chaos-")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	r := &round{Arena: a, ctx: ctx, dir: dir, seed: seed, paused: map[int]int{}, crew: make([]*member, a.Workers)}
+	defer r.killAll()
+	for i := range a.Workers {
+		r.launch(i)
+	}
+	r.awaitWorkers()
+	r.origin = history.Now()
+	r.carryOut(faults, length)
+	if a.servers.settle != nil {
+		a.servers.settle()
+	}
+	o := &Outcome{Seed: seed, Length: min(length, history.Now()-r.origin), Faults: r.done}
+	o.Orderly = sabotages[a.Sabotage].orderly || !a.Hunting && (seed%2 == 0 || a.Own != nil)
+	if o.Orderly {
+		r.endInOrder()
+	} else {
+		r.killAll()
+	}
+	if !a.Hunting || o.Orderly {
+		left := a.TTL + a.extra() + time.Second // of locks whose holders have died
+		if o.Orderly {
+			left = minimumOf(a.TTL) + a.TTL/4
+		}
+		o.Free, o.Bound = r.awaitFree(left)
+	}
+	r.judge(o)
+	return o
+}
+
+// carryOut injects the faults at their times. If the context ends, it ends those that have begun.
+func (r *round) carryOut(faults []Fault, length time.Duration) {
+	var steps []step
+	for _, f := range faults {
+		steps = append(steps, r.steps(f)...)
+	}
+	steps = append(steps, r.tending(length)...)
+	for _, s := range inOrder(append(steps, step{at: length, do: func() {}})) {
+		if r.sleep(r.origin+s.at) || s.ends {
+			s.do()
+		}
+	}
+	r.sleep(r.lateUntil)
+}
+
+// sleep sleeps until a time, or until the round is to end early. Then it returns false.
+func (r *round) sleep(until time.Duration) bool {
+	select {
+	case <-time.After(until - history.Now()):
+		return r.ctx.Err() == nil
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// began records a fault.
+func (r *round) began(f Fault) {
+	f.from = history.Now() - r.origin
+	r.done = append(r.done, f)
+	r.Live.Faults.Add(1)
+}
+
+// stepped reports whether the wall clock of a server was stepped, which ends minimum holds early or
+// late, as the engines' pages say.
+func (r *round) stepped() bool {
+	return r.ahead != 0 || slices.ContainsFunc(r.done, func(f Fault) bool { return f.What == clock || f.What == back })
+}
+
+// twoHolders reports whether the engine's page says that what happened can lead to two holders.
+func (r *round) twoHolders() bool {
+	return r.kind.overlaps || slices.ContainsFunc(r.done, func(f Fault) bool { return slices.Contains(r.kind.unsafe, f.What) })
+}
+
+// judge reads what the workers have recorded.
+func (r *round) judge(o *Outcome) {
+	r.t.Helper()
+	h, err := r.read()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	h.StartAt(r.origin)
+	h.Engine, h.Seed, h.TTL, h.Length = r.Engine, r.seed, r.TTL, o.Length
+	h.Started = time.Now().Add(r.origin - history.Now())
+	if r.Own != nil {
+		h.Engine = r.Own.Name
+	}
+	for _, f := range r.done {
+		h.Faults = append(h.Faults, r.recorded(f))
+	}
+	n := len(h.Acquisitions)
+	for _, a := range r.last {
+		a.Called, a.Returned, a.Until = a.Called-r.origin, a.Returned-r.origin, a.Until-r.origin
+		h.Acquisitions = append(h.Acquisitions, a)
+	}
+	h.Judge(history.Rules{TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped()})
+	for _, a := range h.Acquisitions {
+		if a.Token > r.last[a.Name].Token {
+			r.last[a.Name] = history.Acquisition{
+				ID: "earlier " + a.ID, Name: a.Name, Worker: a.Worker, Shared: a.Shared, Limit: a.Limit, Token: a.Token,
+				Called: a.Called + r.origin, Returned: a.Returned + r.origin, Until: a.Until + r.origin,
+			}
+		}
+	}
+	h.Acquisitions = h.Acquisitions[:n]
+	o.History = h
+	r.Live.Violations.Add(int64(len(h.Violations)))
+}
+
+// read joins what was recorded.
+func (r *round) read() (*history.History, error) {
+	file, err := os.Create(filepath.Join(r.dir, "deaths.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	lines := json.NewEncoder(file)
+	for _, e := range r.deaths {
+		err = errors.Join(err, lines.Encode(e))
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	return history.Read(r.dir)
+}
+
+// recorded is a fault as histories have it.
+func (r *round) recorded(f Fault) history.Fault {
+	all := history.Fault{What: f.What, From: f.from, To: f.end(), Text: f.text()}
+	switch {
+	case f.What == promote || f.What == split || f.What == move:
+		all.Server = "all servers"
+	case slices.Contains(everybodys, f.What):
+		all.Server = fmt.Sprintf("server %d", f.server)
+	default:
+		all.Workers = []string{lane(f.worker)}
+	}
+	return all
+}

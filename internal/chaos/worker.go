@@ -1,0 +1,374 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/driver"
+)
+
+const (
+	// hands is how many goroutines of a worker take locks. The first holds its own for seconds,
+	// which are renewed, the others theirs for milliseconds.
+	hands = 4
+
+	longName, plainName, sharedName, limitedName, minimumName = "long", "plain", "shared", "limited", "minimum"
+
+	// twins are how many names there are of each kind but the long one: a holder that was killed or
+	// frozen stops everybody at one of them only.
+	twins = 3
+)
+
+// names are those of all locks, after a prefix.
+func names(prefix string) []string {
+	all := []string{prefix + longName}
+	for i := range twins {
+		for _, kind := range []string{plainName, sharedName, limitedName, minimumName} {
+			all = append(all, fmt.Sprint(prefix+kind, i))
+		}
+	}
+	return all
+}
+
+// minimumOf is the minimum hold, at most.
+func minimumOf(ttl time.Duration) time.Duration { return ttl / 2 }
+
+// work takes locks until the process is killed, or until SIGTERM tells it to end in
+// order: then its waits are cancelled, its locks are released, and its engine is closed. An
+// interrupt typed at a terminal is for the harness.
+func (j job) work(w *wire, open Opener) error {
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	events, err := history.Create(j.Dir, j.Worker)
+	if err != nil {
+		return err
+	}
+	engine, end, err := j.open(ctx, w, open)
+	for err != nil && ctx.Err() == nil { // the server may be down
+		time.Sleep(10 * time.Millisecond)
+		engine, end, err = j.open(ctx, w, open)
+	}
+	if err != nil {
+		return nil // nothing was taken
+	}
+	locks := fencelock.New(sabotaged(engine, j.Sabotage), &fencelock.Config{ReleaseTimeout: j.Known.TTL})
+	ended := make(chan error)
+	for i := range uint64(hands) {
+		h := &hand{
+			job: j, ctx: ctx, wire: w, events: events, name: fmt.Sprintf("%s.%d", j.Process, i), long: i == 0,
+			locks: locks.With(fencelock.Options{TTL: j.Known.TTL}), limits: engine.Traits().Limits,
+			rand: rand.New(rand.NewPCG(j.Seed, i)), guards: map[string]*guard{},
+		}
+		go func() { // ends with ctx
+			var err error
+			for ctx.Err() == nil && err == nil {
+				err = h.turn()
+			}
+			ended <- err
+		}()
+	}
+	for range hands {
+		if err := <-ended; err != nil {
+			return err
+		}
+	}
+	return errors.Join(end(), events.Close())
+}
+
+// open opens the engine.
+func (j job) open(ctx context.Context, w *wire, open Opener) (driver.Engine, func() error, error) {
+	if j.Kind == "" {
+		return open(ctx, j.URL, w.dial)
+	}
+	engine, err := kinds[j.Kind].open(j.Known)
+	return engine, func() error { return closeEngine(engine) }, err
+}
+
+func closeEngine(e driver.Engine) error {
+	if c, ok := e.(interface{ Close() error }); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// A hand is a goroutine that takes one lock after the other.
+type hand struct {
+	job
+	ctx    context.Context // ends when the process is told to
+	wire   *wire
+	events *history.Writer
+	locks  *fencelock.Locker
+	name   string
+	long   bool // it holds for seconds
+	limits bool // the engine has them
+	rand   *rand.Rand
+	turns  int
+	guards map[string]*guard
+}
+
+// A wish is what a hand wants to hold, how, and for how long.
+type wish struct {
+	id       string // of the turn
+	names    []string
+	opts     fencelock.Options
+	length   time.Duration
+	patience time.Duration // 0 means that it does not wait
+}
+
+// A held lock is a Lock or a LockSet.
+type held interface {
+	Err() error
+	Release() error
+	Context() context.Context
+}
+
+// turn takes what it wishes for, holds it, and releases it. Its error is one of the history.
+func (h *hand) turn() error {
+	w := h.wish()
+	if err := h.each(w, history.Event{Kind: history.Call, Try: w.patience == 0}); err != nil {
+		return err
+	}
+	defer h.pause(history.Now())
+	lock, all, err := h.take(w)
+	at := history.Now()
+	if err == nil && lock.Err() != nil { // it was over before its holder could know
+		_ = lock.Release()
+		err = lock.Err()
+	}
+	if err != nil {
+		time.Sleep(h.below(5 * time.Millisecond)) // it may fail at once
+		return h.failed(w, err)
+	}
+	h.wire.count()
+	for i, l := range all {
+		if err := h.events.Write(history.Event{
+			At: at, Kind: history.Grant, ID: id(w, i), Name: l.Name(), Token: l.Token(),
+			Shared: w.opts.Shared, Limit: w.opts.Limit, MinHold: w.opts.MinHold,
+		}); err != nil {
+			return err
+		}
+	}
+	told := h.awaitLoss(w, lock, all)
+	err = h.hold(w, lock, all)
+	if err == nil {
+		err = h.each(w, history.Event{Kind: history.End})
+	}
+	released := lock.Release()
+	told()
+	return errors.Join(err, h.excuse("release", w, released))
+}
+
+// pause bounds the rate of turns.
+func (h *hand) pause(since time.Duration) {
+	select {
+	case <-time.After(since + h.Pause - history.Now()):
+	case <-h.ctx.Done():
+	}
+}
+
+// id is that of an acquisition in a turn.
+func id(w wish, i int) string { return fmt.Sprintf("%s/%d", w.id, i) }
+
+// each records an event of all locks of a turn.
+func (h *hand) each(w wish, e history.Event) error {
+	if e.At == 0 {
+		e.At = history.Now()
+	}
+	for i, name := range w.names {
+		e.ID, e.Name = id(w, i), name
+		if err := h.events.Write(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wish chooses what to hold.
+func (h *hand) wish() (w wish) {
+	h.turns++
+	ttl := h.Known.TTL
+	w.id, w.patience = fmt.Sprintf("%s#%d", h.name, h.turns), 2*ttl
+	switch h.rand.IntN(6) {
+	case 0:
+		w.patience = h.below(15*time.Millisecond) + 1
+	case 1:
+		w.patience = h.below(ttl) + 1
+	case 2:
+		w.patience = 0
+	}
+	if h.long {
+		w.names, w.length = []string{h.Names + longName}, h.below(5*ttl/2)
+		return w
+	}
+	switch h.rand.IntN(5) {
+	case 0:
+		w.length = 0
+	case 1:
+		w.length = h.below(50 * time.Millisecond)
+	default:
+		w.length = h.below(5 * time.Millisecond)
+	}
+	kind := plainName
+	switch n := h.rand.IntN(12); {
+	case n < 4:
+	case n < 6:
+		kind = minimumName
+		switch h.rand.IntN(3) {
+		case 0:
+			w.opts.MinHold = h.below(minimumOf(ttl))
+		case 1:
+			w.opts.Shared = true // beside whom no minimum may run
+		}
+	case n < 9 || !h.limits:
+		kind, w.opts.Shared = sharedName, h.rand.IntN(2) == 0
+	default:
+		kind = limitedName
+		if h.rand.IntN(4) > 0 {
+			w.opts.Shared, w.opts.Limit = true, 2
+		}
+	}
+	twin := h.rand.IntN(2 * twins)
+	if twin >= twins {
+		twin = 0 // one of them is sought after
+	}
+	w.names = []string{fmt.Sprint(h.Names+kind, twin)}
+	if kind != minimumName && h.rand.IntN(6) == 0 { // a set of two
+		w.names = append(w.names, fmt.Sprint(h.Names+kind, (twin+1)%twins))
+		slices.Sort(w.names) // as those of a set
+	}
+	return w
+}
+
+// take acquires with much patience, with little, or with none.
+func (h *hand) take(w wish) (held, []*fencelock.Lock, error) {
+	locks := h.locks.With(w.opts)
+	one, set := locks.Acquire, locks.AcquireAll
+	ctx, cancel := h.ctx, func() {}
+	if w.patience == 0 {
+		one, set = locks.TryAcquire, locks.TryAcquireAll
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, w.patience)
+	}
+	defer cancel()
+	if len(w.names) > 1 {
+		s, err := set(ctx, w.names...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.Locks(), nil
+	}
+	l, err := one(ctx, w.names[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, []*fencelock.Lock{l}, nil
+}
+
+// awaitLoss records when the holder is told of a loss. The function that it returns waits until
+// that is recorded.
+func (h *hand) awaitLoss(w wish, lock held, all []*fencelock.Lock) (told func()) {
+	var over sync.WaitGroup
+	over.Go(func() { // ends with the hold
+		ctx := lock.Context()
+		<-ctx.Done()
+		at, cause := history.Now(), context.Cause(ctx)
+		if !errors.Is(cause, driver.ErrLost) {
+			return
+		}
+		for i, l := range all {
+			deadline := time.Duration(0)
+			if d := l.Deadline(); !d.IsZero() {
+				deadline = at + time.Until(d)
+			}
+			_ = h.events.Write(history.Event{At: at, Kind: history.Lost, ID: id(w, i), Name: l.Name(), Until: deadline, Text: cause.Error()})
+		}
+	})
+	return over.Wait
+}
+
+// hold stays for a while and asks again and again whether the lock is still held. Each time that it
+// is, it was so at a moment that was read before. Now and then it writes, also after a loss, as a
+// holder does that has not asked.
+func (h *hand) hold(w wish, lock held, all []*fencelock.Lock) error {
+	for end := history.Now() + w.length; ; {
+		at := history.Now()
+		if err := lock.Err(); err != nil {
+			time.Sleep(h.below(5 * time.Millisecond)) // a late release must free nobody else's lock
+			return errors.Join(h.write(w, all), h.excuse("lost", w, err))
+		}
+		if err := h.each(w, history.Event{At: at, Kind: history.Alive}); err != nil {
+			return err
+		}
+		if h.rand.IntN(4) == 0 {
+			if err := h.write(w, all); err != nil {
+				return err
+			}
+		}
+		if at >= end {
+			return nil
+		}
+		time.Sleep(min(end-at, max(w.length/50, time.Millisecond)))
+	}
+}
+
+// write counts up the guarded counters of exclusive locks.
+func (h *hand) write(w wish, all []*fencelock.Lock) (err error) {
+	if w.opts.Shared {
+		return nil
+	}
+	for i, l := range all {
+		g := h.guards[l.Name()]
+		if g == nil {
+			if g, err = openGuard(h.Dir, fmt.Sprintf("%x", l.Name())); err != nil {
+				return err
+			}
+			h.guards[l.Name()] = g
+		}
+		from := history.Now()
+		count, refused := g.write(l.Token(), h.Sabotage == "guard")
+		if count == 0 && !refused {
+			continue // it is full
+		}
+		if err := h.events.Write(history.Event{
+			Kind: history.Write, ID: id(w, i), Name: l.Name(), Token: l.Token(), From: from, Value: count, Refused: refused,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below returns a time of up to d.
+func (h *hand) below(d time.Duration) time.Duration { return time.Duration(h.rand.Int64N(int64(d))) }
+
+// failed records the error of an acquire.
+func (h *hand) failed(w wish, err error) error {
+	text := "canceled"
+	if h.ctx.Err() == nil {
+		text = err.Error()
+	}
+	failed := h.each(w, history.Event{Kind: history.Failed, Held: errors.Is(err, driver.ErrHeld), Text: text})
+	return errors.Join(failed, h.excuse("acquire", w, err))
+}
+
+// excuse records an error that must not be. The others come of other holders, or of the faults.
+func (h *hand) excuse(what string, w wish, err error) error {
+	if err == nil || slices.ContainsFunc([]error{
+		driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, context.DeadlineExceeded, context.Canceled,
+	}, func(fine error) bool { return errors.Is(err, fine) }) {
+		return nil
+	}
+	return h.events.Write(history.Event{Kind: history.Wrong, ID: id(w, 0), Name: w.names[0], Text: fmt.Sprintf("%s: %v", what, err)})
+}
