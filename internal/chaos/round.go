@@ -180,12 +180,13 @@ func (r *round) read() (*history.History, error) {
 
 // recorded is a fault as histories have it.
 func (r *round) recorded(f Fault) history.Fault {
-	all := history.Fault{What: f.What, From: f.from, To: f.end(), Text: f.text()}
+	all := history.Fault{What: f.What, From: f.from, To: f.end() + max(f.by, 0), Text: f.text()}
 	switch {
 	case f.What == promote || f.What == split || f.What == move:
 		all.Server = "all servers"
 	case slices.Contains(everybodys, f.What):
 		all.Server = fmt.Sprintf("server %d", f.server)
+		all.To += r.TTL + r.extra() // a server that has restarted may have to wait
 	default:
 		all.Workers = []string{lane(f.worker)}
 	}

@@ -2,9 +2,221 @@
 
 package chaos
 
-import "sync/atomic"
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelock/fencelock/chaostest/history"
+)
+
+const (
+	roundLength  = 20 * time.Second // at most
+	huntLength   = 4 * time.Second  // of a round in which something is to be found
+	shortest     = time.Second      // of a round
+	closedSlack  = 3 * time.Second  // how late a machine may be beyond what it was measured to be
+	mostReplays  = 16               // of the faults of a violation
+	replaySearch = 3                // replays for a violation to occur again, before it counts as one that does not
+)
 
 // Live is what is known while a run goes on.
 type Live struct {
 	Acquired, Faults, Violations atomic.Int64
+	Shrinking                    atomic.Bool // the run is over, and fewer faults are looked for
+}
+
+// A Report is what came of a run.
+type Report struct {
+	Engine   string
+	Workers  int
+	TTL      time.Duration
+	Seed     uint64         // of the first round
+	Length   time.Duration  // of all rounds, without their starts and ends
+	Stats    history.Stats  // of all rounds
+	Faults   map[string]int // how often each happened
+	Expected int            // violations that the engine's page calls possible
+	Last     *Outcome       // of the last round: that of the violation, if there is one
+	Shrunk   *Shrunk        // nil if there is no violation
+
+	waits []time.Duration
+}
+
+// Violations returns what must not be.
+func (r *Report) Violations() []history.Violation {
+	if r.Last == nil {
+		return nil
+	}
+	return r.Last.History.Violations
+}
+
+// Run starts the servers and carries out rounds until length is over, ctx ends or a round has a
+// violation. Then it looks for fewer faults that show the violation. The report is not nil if a
+// round was carried out. An error says why the run could not go on.
+func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (report *Report, err error) {
+	err = on(func(h *host) error {
+		a := NewArena(h, c)
+		report = &Report{Engine: c.Engine, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}}
+		if c.Own != nil {
+			report.Engine = c.Own.Name
+		}
+		longest := roundLength
+		if a.Hunting {
+			longest = huntLength
+		}
+		for end := time.Now().Add(length); ctx.Err() == nil && len(report.Violations()) == 0; seed++ {
+			left := min(longest, time.Until(end))
+			if report.Last != nil && left < shortest {
+				break
+			}
+			faults := a.Plan(seed, left)
+			report.add(a.judged(ctx, seed, faults, left))
+			if v := report.Violations(); len(v) > 0 {
+				c.Live.Shrinking.Store(true)
+				report.Shrunk = a.shrink(ctx, seed, faults, v[0])
+			}
+		}
+		return nil
+	})
+	if report != nil && report.Last == nil {
+		report = nil
+	}
+	return report, err
+}
+
+// add adds a round.
+func (r *Report) add(o *Outcome) {
+	r.Last, r.Length = o, r.Length+o.Length
+	for _, f := range o.Faults {
+		r.Faults[f.What]++
+	}
+	h, s := o.History, o.History.Stats()
+	r.Expected += len(h.Expected)
+	for _, a := range h.Acquisitions {
+		r.waits = append(r.waits, a.Returned-a.Called)
+	}
+	slices.Sort(r.waits)
+	all := &r.Stats
+	if n := len(r.waits); n > 0 {
+		all.WaitP50, all.WaitP99 = r.waits[n/2], r.waits[n*99/100]
+	}
+	all.Acquisitions += s.Acquisitions
+	all.Losses += s.Losses
+	all.Accepted += s.Accepted
+	all.Refused += s.Refused
+	all.Margin, all.Signal = smaller(all.Margin, s.Margin), smaller(all.Signal, s.Signal)
+	all.Closed = longer(all.Closed, s.Closed)
+	if all.Found == nil {
+		all.Found, all.Turns, all.Fairness = s.Found, s.Turns, s.Fairness
+		return
+	}
+	for rule, n := range s.Found {
+		all.Found[rule] += n
+	}
+	all.Turns, all.Fairness = together(all.Turns, s.Turns)
+}
+
+// smaller returns the smaller margin of those that are known.
+func smaller(a, b history.Margin) history.Margin {
+	if !a.Known || b.Known && b.By < a.By {
+		return b
+	}
+	return a
+}
+
+// longer returns the longest stretch of both.
+func longer(a, b []history.Stretch) []history.Stretch {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(a, b history.Stretch) int { return cmp.Compare(b.Length(), a.Length()) })
+	return all[:min(1, len(all))]
+}
+
+// together adds turns, and returns Jain's index of them.
+func together(a, b []history.Turns) (all []history.Turns, fairness float64) {
+	sum, squares := 0.0, 0.0
+	for i, t := range b {
+		if i < len(a) {
+			t.Count += a[i].Count
+		}
+		sum, squares = sum+float64(t.Count), squares+float64(t.Count)*float64(t.Count)
+		all = append(all, t)
+	}
+	return all, sum * sum / (float64(len(all)) * max(squares, 1))
+}
+
+// Shrunk is the smallest list of faults after which a violation has occurred again.
+type Shrunk struct {
+	Faults  []Fault
+	Replays int // carried out
+	Again   int // of them: the violation occurred again
+}
+
+// shrink replays the faults that came before a violation, and then fewer and fewer of them. As the
+// processes are not synchronised, fewer faults count only if the violation occurs again.
+func (a *Arena) shrink(ctx context.Context, seed uint64, faults []Fault, v history.Violation) *Shrunk {
+	faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.from > v.At })
+	s := &Shrunk{Faults: faults}
+	length := max(v.At, 0) + a.TTL
+	again := func(faults []Fault) bool {
+		if ctx.Err() != nil || s.Replays == mostReplays {
+			return false
+		}
+		s.Replays++
+		o := a.judged(ctx, seed, faults, length)
+		if !slices.ContainsFunc(o.History.Violations, func(w history.Violation) bool { return w.Rule == v.Rule }) {
+			return false
+		}
+		s.Faults = faults
+		s.Again++
+		return true
+	}
+	for range replaySearch {
+		if again(faults) {
+			break
+		}
+	}
+	if s.Again == 0 || again(nil) {
+		return s
+	}
+	for parts := 2; len(s.Faults) > 1 && s.Replays < mostReplays && ctx.Err() == nil; {
+		switch {
+		case slices.ContainsFunc(without(s.Faults, parts), again):
+			parts = max(parts-1, 2)
+		case parts >= len(s.Faults):
+			return s
+		default:
+			parts = min(2*parts, len(s.Faults))
+		}
+	}
+	return s
+}
+
+// without divides faults into parts, and returns what is left without each.
+func without(faults []Fault, parts int) (rests [][]Fault) {
+	size := (len(faults) + parts - 1) / parts
+	for from := 0; from < len(faults); from += size {
+		rests = append(rests, slices.Concat(faults[:from], faults[min(from+size, len(faults)):]))
+	}
+	return rests
+}
+
+// judged carries out a round. A name that was closed for too long at its end is a violation.
+func (a *Arena) judged(ctx context.Context, seed uint64, faults []Fault, length time.Duration) *Outcome {
+	o := a.Round(ctx, seed, faults, length)
+	bound := o.Bound
+	if !a.Hunting {
+		bound += closedSlack
+	}
+	if o.Free > bound {
+		how := "the death of all workers"
+		if o.Orderly {
+			how = "all workers had ended in order"
+		}
+		v := history.Violation{Rule: history.ClosedName, At: o.Length, Text: fmt.Sprintf("%v after %s a name could not be acquired; the bound is %v", o.Free, how, bound)}
+		o.History.Violations = append(o.History.Violations, v)
+		a.Live.Violations.Add(1)
+	}
+	return o
 }

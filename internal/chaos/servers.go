@@ -33,7 +33,7 @@ type servers struct {
 	resume func(i int)
 	crash  func(i int, r *rand.Rand)                   // and starts it again
 	cut    func(i int, r *rand.Rand)                   // ends about half of the connections
-	busy   func(i int, d time.Duration) (await func()) // Redis: runs a script for so long
+	busy   func(i int, d time.Duration) (await func()) // Redis: runs a script for that long
 	flush  func(i int)                                 // Redis: deletes all data
 	clock  setter                                      // of the last server; nil if it cannot be set
 

@@ -25,7 +25,7 @@ type Dialer func(ctx context.Context, addr string) (net.Conn, error)
 // An Opener opens the engine of a URL, with connections made by dial, and returns what closes it.
 type Opener func(ctx context.Context, url string, dial Dialer) (driver.Engine, func() error, error)
 
-// A job is what a worker is told.
+// A job is what a worker has to do.
 type job struct {
 	Kind     string // of the engine; empty for that of URL
 	Known    known  // its servers

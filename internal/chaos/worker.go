@@ -106,7 +106,7 @@ func closeEngine(e driver.Engine) error {
 // A hand is a goroutine that takes one lock after the other.
 type hand struct {
 	job
-	ctx    context.Context // ends when the process is told to
+	ctx    context.Context // ends at SIGTERM
 	wire   *wire
 	events *history.Writer
 	locks  *fencelock.Locker
@@ -276,7 +276,7 @@ func (h *hand) take(w wish) (held, []*fencelock.Lock, error) {
 	return l, []*fencelock.Lock{l}, nil
 }
 
-// awaitLoss records when the holder is told of a loss. The function that it returns waits until
+// awaitLoss records when the library signals a loss. The function that it returns waits until
 // that is recorded.
 func (h *hand) awaitLoss(w wish, lock held, all []*fencelock.Lock) (told func()) {
 	var over sync.WaitGroup

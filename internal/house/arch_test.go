@@ -329,7 +329,7 @@ func TestCommandWithoutTesting(t *testing.T) {
 	for _, way := range reaches(sources(t), "cmd/fencelock", false, "testing") {
 		t.Error(way)
 	}
-	if len(reaches(sources(t), "cmd/fencelock", true, "testing")) == 0 {
+	if len(reaches(sources(t), "cmd/fencelock/internal/cli", true, "testing")) == 0 {
 		t.Error("this test does not see that the tests of the command reach package testing")
 	}
 }

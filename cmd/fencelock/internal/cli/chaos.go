@@ -1,0 +1,175 @@
+//go:build unix
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelock/fencelock/internal/chaos"
+)
+
+// chaosCmd is the verb chaos.
+type chaosCmd struct {
+	Engine   string // whose servers are started; empty for that of the URL
+	For      time.Duration
+	Seed     uint64
+	Workers  int
+	TTL      time.Duration
+	Faults   string
+	Sabotage string
+	Out      string // a directory; empty for none
+}
+
+func newChaos(a *app) *cobra.Command {
+	c := new(chaosCmd)
+	names, what := chaos.Sabotages()
+	var broken []explained
+	for _, name := range names {
+		broken = append(broken, explained{name, what[name]})
+	}
+	cmd := &cobra.Command{
+		Use: "chaos [flags]", GroupID: seeLocks, Short: "Test an engine under faults.",
+		Long: `Starts worker processes that acquire, hold, renew and release locks and write to a guarded counter, kills and freezes them, disturbs their connections, and checks what each of them observed: no two holders, growing fencing tokens, no late writes, every lock free in time.
+
+With --engine, it starts servers of its own and also kills, freezes, restarts and flushes them.`,
+		Example: `fencelock chaos --engine redis --for 20s
+fencelock chaos --engine postgres --for 10m --out report
+fencelock chaos --engine redis --sabotage owner-check`,
+		Annotations: map[string]string{
+			"Broken engines of --sabotage": table(broken),
+			exitCodes: table([]explained{
+				{"69", "the run could not be carried out"},
+				{"70", "the run found a violation"},
+				{"128+n", "signal n ended the run, without a violation so far"},
+			}),
+		},
+		Args: arguments(), PreRunE: checked(c.check),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(a) },
+	}
+	c.flags(cmd, names)
+	return cmd
+}
+
+func (c *chaosCmd) flags(cmd *cobra.Command, sabotages []string) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&c.Engine, "engine", "", "Start the servers of `ENGINE`: "+strings.Join(chaos.Engines(), ", ")+".")
+	offer(cmd, "engine", 0, chaos.Engines()...)
+	f.DurationVar(&c.For, "for", time.Minute, "How long to test.")
+	offer(cmd, "for", 0, "20s", "1m", "10m", "1h")
+	f.Uint64Var(&c.Seed, "seed", 0, "`SEED` of the faults, to repeat them. Default: a random one.")
+	c.Workers = 5
+	f.Var(number{&c.Workers, 2}, "workers", "How many worker processes compete.")
+	f.DurationVar(&c.TTL, "ttl", time.Second, "TTL of the locks.")
+	f.StringVar(&c.Faults, "faults", "safe", "`FAULTS`: safe, all (also those that can lead to two holders), or names, separated by commas.")
+	f.StringVar(&c.Out, "out", "", "Write the history to history.jsonl in `DIR`.")
+	f.StringVar(&c.Sabotage, "sabotage", "", "Break the engine, to see that the test finds it. `NAME` is one of those below.")
+	offer(cmd, "sabotage", 0, sabotages...)
+}
+
+// check validates the flags.
+func (c *chaosCmd) check() error {
+	if c.Seed == 0 {
+		c.Seed = uint64(1 + rand.IntN(1e6))
+	}
+	sabotages, _ := chaos.Sabotages()
+	switch {
+	case c.Engine == "":
+		return errors.New("--engine is missing")
+	case !slices.Contains(chaos.Engines(), c.Engine):
+		return fmt.Errorf("--engine: %q is not one of %s", c.Engine, strings.Join(chaos.Engines(), ", "))
+	case c.Sabotage != "" && !slices.Contains(sabotages, c.Sabotage):
+		return fmt.Errorf("--sabotage: %q is not one of %s", c.Sabotage, strings.Join(sabotages, ", "))
+	case c.TTL < 500*time.Millisecond || c.TTL > 30*time.Second:
+		return fmt.Errorf("--ttl %v is not between 500ms and 30s", c.TTL)
+	case c.For < time.Second:
+		return fmt.Errorf("--for %v is shorter than 1s", c.For)
+	}
+	return nil
+}
+
+// faults returns those of the flag. nil means the safe ones.
+func (c *chaosCmd) faults(safe, unsafe []string) ([]string, error) {
+	all := slices.Concat(safe, unsafe)
+	switch c.Faults {
+	case "safe":
+		return nil, nil
+	case "all":
+		return all, nil
+	}
+	faults := strings.Split(c.Faults, ",")
+	for _, f := range faults {
+		if !slices.Contains(all, f) {
+			return nil, &misuse{error: fmt.Errorf("chaos: --faults: %q is not one of %s", f, strings.Join(all, ", "))}
+		}
+	}
+	return faults, nil
+}
+
+// Run carries out the rounds and prints what came of them.
+func (c *chaosCmd) Run(a *app) error {
+	faults, err := c.faults(chaos.Faults(c.Engine))
+	if err != nil {
+		return err
+	}
+	if c.Out != "" {
+		if err := os.MkdirAll(c.Out, 0o777); err != nil {
+			return &exitError{code: exitUnavailable, err: err}
+		}
+	}
+	ctx, stop := endedBySignals(a.ctx)
+	defer stop()
+	live := new(chaos.Live)
+	report, err := c.watched(ctx, a, live, chaos.Config{
+		Engine: c.Engine, Workers: c.Workers, TTL: c.TTL, Faults: faults, Sabotage: c.Sabotage, Live: live,
+	})
+	var failure error
+	if report != nil {
+		failure = cmp.Or(c.print(a, report), c.write(report))
+	}
+	switch {
+	case failure != nil:
+		return failure
+	case report != nil && len(report.Violations()) > 0:
+		return exitWith(exitBroken)
+	case err != nil:
+		return &exitError{code: exitUnavailable, err: err}
+	}
+	if ended := endedBy(ctx); ended != nil {
+		return ended
+	}
+	return nil
+}
+
+// watched runs while a line shows how far it is.
+func (c *chaosCmd) watched(ctx context.Context, a *app, live *chaos.Live, config chaos.Config) (*chaos.Report, error) {
+	line := newChaosLine(a, live)
+	defer line.stop()
+	return chaos.Run(ctx, config, c.Seed, c.For)
+}
+
+// write writes the history.
+func (c *chaosCmd) write(report *chaos.Report) error {
+	if c.Out == "" {
+		return nil
+	}
+	file, err := os.Create(filepath.Join(c.Out, "history.jsonl"))
+	if err == nil {
+		err = errors.Join(report.Last.History.Write(file), file.Close())
+	}
+	if err != nil {
+		return &exitError{code: exitOutput, err: err}
+	}
+	return nil
+}
