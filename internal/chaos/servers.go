@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
 
@@ -167,24 +167,20 @@ func startPostgres(t hosttest.TB) servers {
 		pg.Kill(t)
 		pg.Restart(t)
 	}
-	var admin *pgx.Conn // kept: in a storm a new connection takes too long
+	var admin *pgconn.PgConn // kept: in a storm a new connection takes too long
 	s.cut = func(int, *rand.Rand) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if admin == nil || admin.IsClosed() {
-			admin, _ = pgx.Connect(ctx, pg.DSN())
+			admin, _ = pgconn.Connect(ctx, pg.DSN())
 		}
 		if admin != nil {
-			_, _ = admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`)
+			_ = admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`).Close()
 		}
 	}
 	s.still = func() (thaw func()) {
-		pid := uint32(0)
-		visit(t, pg, func(ctx context.Context, conn *pgx.Conn) {
-			_ = conn.QueryRow(ctx, `SELECT pid FROM pg_stat_activity
-				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random()`).Scan(&pid)
-		})
+		pid := backend(t, pg)
 		if pid == 0 {
 			return func() {}
 		}
@@ -192,30 +188,36 @@ func startPostgres(t hosttest.TB) servers {
 		return func() { pg.ThawBackend(t, pid) }
 	}
 	s.fill = func() (empty func()) {
-		conn, err := pgx.Connect(t.Context(), pg.DSN())
+		conn, err := pgconn.Connect(t.Context(), pg.DSN())
 		if err != nil {
 			return func() {}
 		}
 		// It fails when the table is full, and keeps what it has got.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, _ = conn.Exec(ctx, "SELECT pg_advisory_lock_shared(4711, i) FROM generate_series(1, 1000000) i")
+		_ = conn.Exec(ctx, "SELECT pg_advisory_lock_shared(4711, i) FROM generate_series(1, 1000000) i").Close()
 		return func() { _ = conn.Close(t.Context()) }
 	}
 	return s
 }
 
-// visit gives do a connection to a server that may be in any trouble: then it
-// does nothing.
-func visit(t hosttest.TB, pg *pgtest.Postgres, do func(context.Context, *pgx.Conn)) {
+// backend returns a process that serves a client. The server may be in any trouble: then it returns
+// 0.
+func backend(t hosttest.TB, pg *pgtest.Postgres) (pid uint32) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, pg.DSN())
+	conn, err := pgconn.Connect(ctx, pg.DSN())
 	if err != nil {
-		return
+		return 0
 	}
-	do(ctx, conn)
-	_ = conn.Close(ctx)
+	defer func() { _ = conn.Close(ctx) }()
+	rows, err := conn.Exec(ctx, `SELECT pid FROM pg_stat_activity
+		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`).ReadAll()
+	if err != nil || len(rows[0].Rows) == 0 {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(rows[0].Rows[0][0]), 10, 32)
+	return uint32(n)
 }
 
 func openPostgres(k known) (driver.Engine, error) {

@@ -14,9 +14,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
+
+// boolOID is the type boolean, whose values Query returns as Go writes them.
+const boolOID = 16
 
 // patience bounds every step of a server that should take a moment.
 const patience = time.Minute
@@ -30,8 +35,8 @@ type Postgres struct {
 	settings []string
 	env      []string // of the server, beside the home's
 	cmd      *exec.Cmd
-	gone     chan struct{}  // closed when the postmaster has ended
-	admin    chan *pgx.Conn // one connection for Exec and Query, while none of them has it
+	gone     chan struct{}       // closed when the postmaster has ended
+	admin    chan *pgconn.PgConn // one connection for Exec and Query, while none of them has it
 }
 
 // StartPostgres starts a server with settings such as "max_connections=200". Its data survive a
@@ -58,7 +63,7 @@ func startCopy(t hosttest.TB, which string, settings []string) *Postgres {
 }
 
 func newPostgres(home hosttest.Home, settings []string) *Postgres {
-	return &Postgres{home: home, settings: settings, admin: make(chan *pgx.Conn, 1)}
+	return &Postgres{home: home, settings: settings, admin: make(chan *pgconn.PgConn, 1)}
 }
 
 // launch starts a new server on its data, on a free port, for the first time.
@@ -97,7 +102,7 @@ func (p *Postgres) await() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for ctx.Err() == nil {
-		conn, err := pgx.Connect(ctx, p.DSN())
+		conn, err := pgconn.Connect(ctx, p.DSN())
 		if err == nil {
 			p.keep(ctx, conn)
 			return nil
@@ -155,9 +160,9 @@ func (p *Postgres) Connect(t hosttest.TB) *pgx.Conn {
 // Exec runs statements in one session.
 func (p *Postgres) Exec(t hosttest.TB, statements ...string) {
 	t.Helper()
-	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
+	p.once(t, func(ctx context.Context, conn *pgconn.PgConn) error {
 		for _, sql := range statements {
-			if _, err := conn.Exec(ctx, sql); err != nil {
+			if err := conn.Exec(ctx, sql).Close(); err != nil {
 				return fmt.Errorf("%s: %w", sql, err)
 			}
 		}
@@ -168,28 +173,27 @@ func (p *Postgres) Exec(t hosttest.TB, statements ...string) {
 // Query returns the first column of the first row as text: "" if it is NULL or there is no row.
 func (p *Postgres) Query(t hosttest.TB, sql string, args ...any) string {
 	t.Helper()
+	var params [][]byte
+	for _, arg := range args {
+		params = append(params, fmt.Append(nil, arg))
+	}
 	var text string
-	p.once(t, func(ctx context.Context, conn *pgx.Conn) error {
-		// The first row is all of interest: the others are read over.
-		rows, err := conn.Query(ctx, sql, args...)
-		if err != nil {
-			return err
+	p.once(t, func(ctx context.Context, conn *pgconn.PgConn) error {
+		rows := conn.ExecParams(ctx, sql, params, nil, nil, nil)
+		if rows.NextRow() { // the first row is all of interest: Close reads over the others
+			text = string(rows.Values()[0])
+			if rows.FieldDescriptions()[0].DataTypeOID == boolOID {
+				text = map[string]string{"t": "true", "f": "false"}[text]
+			}
 		}
-		defer rows.Close()
-		if !rows.Next() {
-			return rows.Err()
-		}
-		values, err := rows.Values()
-		if err == nil && values[0] != nil {
-			text = fmt.Sprint(values[0])
-		}
+		_, err := rows.Close()
 		return err
 	})
 	return text
 }
 
 // once lends do a connection.
-func (p *Postgres) once(t hosttest.TB, do func(context.Context, *pgx.Conn) error) {
+func (p *Postgres) once(t hosttest.TB, do func(context.Context, *pgconn.PgConn) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -205,7 +209,7 @@ func (p *Postgres) once(t hosttest.TB, do func(context.Context, *pgx.Conn) error
 
 // borrow returns the connection that was kept, or opens one if it is lent or has ended with
 // the server: a process of the server costs as much as a hundred statements.
-func (p *Postgres) borrow(ctx context.Context) (*pgx.Conn, error) {
+func (p *Postgres) borrow(ctx context.Context) (*pgconn.PgConn, error) {
 	select {
 	case conn := <-p.admin:
 		if conn.Ping(ctx) == nil {
@@ -213,16 +217,12 @@ func (p *Postgres) borrow(ctx context.Context) (*pgx.Conn, error) {
 		}
 	default:
 	}
-	return pgx.Connect(ctx, p.DSN())
+	return pgconn.Connect(ctx, p.DSN())
 }
 
 // keep keeps a connection for borrow, or closes it. What its session had is gone in any case.
-func (p *Postgres) keep(ctx context.Context, conn *pgx.Conn) {
-	_, err := conn.Exec(ctx, "DISCARD ALL")
-	if err == nil {
-		err = conn.DeallocateAll(ctx) // pgx remembers statements too
-	}
-	if err == nil {
+func (p *Postgres) keep(ctx context.Context, conn *pgconn.PgConn) {
+	if conn.Exec(ctx, "DISCARD ALL").Close() == nil {
 		select {
 		case p.admin <- conn:
 			return
