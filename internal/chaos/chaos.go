@@ -57,10 +57,13 @@ type Own struct {
 // Engines returns the names of the engines whose servers can be started.
 func Engines() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// Faults returns the faults of an engine: those after which it promises one holder, and those of
-// which its page says that they can lead to two.
-func Faults(engine string) (safe, unsafe []string) {
-	k := kinds[engine]
+// KnownFaults returns the faults of the engine: those after which it promises one holder, and those
+// of which its page says that they can lead to two.
+func (c Config) KnownFaults() (safe, unsafe []string) {
+	k := kinds[c.Engine]
+	if c.Own != nil {
+		k = c.Own.kind()
+	}
 	return unique(k.safe), unique(k.unsafe)
 }
 
@@ -117,10 +120,13 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 
 // kind is that of an engine whose servers are left alone.
 func (o *Own) kind() kind {
+	k := kind{safe: append([]string{twice}, network...), extra: func(ttl time.Duration, workers int) time.Duration {
+		return time.Duration(workers) * ttl // nothing is known about the engine
+	}}
 	if o.Local {
-		return kind{safe: processes}
+		k.safe = processes
 	}
-	return kind{safe: append([]string{twice}, network...)}
+	return k
 }
 
 // addWay starts a proxy through which a worker reaches an address.

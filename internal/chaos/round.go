@@ -67,7 +67,7 @@ func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length t
 		a.servers.settle()
 	}
 	o := &Outcome{Seed: seed, Length: min(length, history.Now()-r.origin), Faults: r.done}
-	o.Orderly = sabotages[a.Sabotage].orderly || !a.Hunting && (seed%2 == 0 || a.Own != nil)
+	o.Orderly = sabotages[a.Sabotage].orderly || !a.Hunting && seed%2 == 0
 	if o.Orderly {
 		r.endInOrder()
 	} else {

@@ -68,7 +68,7 @@ func TestNemesis(t *testing.T) {
 // mix is what the flag asks for.
 func mix(t *testing.T, engine string) []string {
 	t.Helper()
-	safe, unsafe := chaos.Faults(engine)
+	safe, unsafe := chaos.Config{Engine: engine}.KnownFaults()
 	all := slices.Concat(safe, unsafe)
 	switch *mixFlag {
 	case "safe":

@@ -8,13 +8,13 @@ import (
 )
 
 // tied starts cmd so that the kernel kills it when this process dies, however
-// that happens. The kernel counts the death of the thread that forked, so all
+// that happens. An interrupt typed at the terminal does not reach it. The kernel counts the death of the thread that forked, so all
 // are forked by one thread that never ends before the process.
 func tied(cmd *exec.Cmd) (untie func(), err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
 	done := make(chan error)
 	forks() <- func() { done <- cmd.Start() }
 	return func() {}, <-done

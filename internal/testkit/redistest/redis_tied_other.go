@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
+	"syscall"
 )
 
 // tied starts cmd, and a shell beside it that reads from a pipe only this
@@ -13,10 +14,13 @@ import (
 // dies, and then the shell kills the server. Untie it before ending the server,
 // or its number may belong to somebody else by then.
 func tied(cmd *exec.Cmd) (untie func(), err error) {
+	apart := &syscall.SysProcAttr{Setpgid: true} // an interrupt typed at the terminal reaches neither
+	cmd.SysProcAttr = apart
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	guard := exec.Command("/bin/sh", "-c", `read -r _; kill -9 "$0"`, strconv.Itoa(cmd.Process.Pid))
+	guard.SysProcAttr = apart
 	var pipe io.WriteCloser
 	if pipe, err = guard.StdinPipe(); err == nil {
 		err = guard.Start()

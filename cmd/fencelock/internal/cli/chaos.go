@@ -27,6 +27,9 @@ type chaosCmd struct {
 	Workers  int
 	TTL      time.Duration
 	Faults   string
+	Rate     int    // acquires in a second; 0 means the default
+	Prefix   string // of what the workers use with a URL
+	Yes      bool   // a host that is not this one may be used
 	Sabotage string
 	Out      string // a directory; empty for none
 }
@@ -42,8 +45,9 @@ func newChaos(a *app) *cobra.Command {
 		Use: "chaos [flags]", GroupID: seeLocks, Short: "Test an engine under faults.",
 		Long: `Starts worker processes that acquire, hold, renew and release locks and write to a guarded counter, kills and freezes them, disturbs their connections, and checks what each of them observed: no two holders, growing fencing tokens, no late writes, every lock free in time.
 
-With --engine, it starts servers of its own and also kills, freezes, restarts and flushes them.`,
+With --engine, it starts servers of its own and also kills, freezes, restarts and flushes them. With a URL, it uses servers that run already. It then disturbs its own processes and connections only, and uses only names under a prefix, which it deletes at the end.`,
 		Example: `fencelock chaos --engine redis --for 20s
+fencelock chaos --url redis://127.0.0.1:6379
 fencelock chaos --engine postgres --for 10m --out report
 fencelock chaos --engine redis --sabotage owner-check`,
 		Annotations: map[string]string{
@@ -73,6 +77,9 @@ func (c *chaosCmd) flags(cmd *cobra.Command, sabotages []string) {
 	f.Var(number{&c.Workers, 2}, "workers", "How many worker processes compete.")
 	f.DurationVar(&c.TTL, "ttl", time.Second, "TTL of the locks.")
 	f.StringVar(&c.Faults, "faults", "safe", "`FAULTS`: safe, all (also those that can lead to two holders), or names, separated by commas.")
+	f.IntVar(&c.Rate, "rate", 0, "At most `N` acquires per second, of all workers. Default: 200 with a URL, no limit with --engine.")
+	f.StringVar(&c.Prefix, "prefix", "", "With a URL: `PREFIX` of all keys and names. It must not be in use. Default: a random one.")
+	f.BoolVar(&c.Yes, "yes", false, "With a URL: allow a server on another host.")
 	f.StringVar(&c.Out, "out", "", "Write the history to history.jsonl in `DIR`.")
 	f.StringVar(&c.Sabotage, "sabotage", "", "Break the engine, to see that the test finds it. `NAME` is one of those below.")
 	offer(cmd, "sabotage", 0, sabotages...)
@@ -85,16 +92,18 @@ func (c *chaosCmd) check() error {
 	}
 	sabotages, _ := chaos.Sabotages()
 	switch {
-	case c.Engine == "":
-		return errors.New("--engine is missing")
-	case !slices.Contains(chaos.Engines(), c.Engine):
+	case c.Engine != "" && !slices.Contains(chaos.Engines(), c.Engine):
 		return fmt.Errorf("--engine: %q is not one of %s", c.Engine, strings.Join(chaos.Engines(), ", "))
+	case c.Engine != "" && (c.Prefix != "" || c.Yes):
+		return errors.New("--prefix and --yes are for servers of a URL; leave them out with --engine")
 	case c.Sabotage != "" && !slices.Contains(sabotages, c.Sabotage):
 		return fmt.Errorf("--sabotage: %q is not one of %s", c.Sabotage, strings.Join(sabotages, ", "))
 	case c.TTL < 500*time.Millisecond || c.TTL > 30*time.Second:
 		return fmt.Errorf("--ttl %v is not between 500ms and 30s", c.TTL)
 	case c.For < time.Second:
 		return fmt.Errorf("--for %v is shorter than 1s", c.For)
+	case c.Rate < 0:
+		return errors.New("--rate is negative")
 	}
 	return nil
 }
@@ -117,12 +126,8 @@ func (c *chaosCmd) faults(safe, unsafe []string) ([]string, error) {
 	return faults, nil
 }
 
-// Run carries out the rounds and prints what came of them.
+// Run tests the engine and prints what came of it.
 func (c *chaosCmd) Run(a *app) error {
-	faults, err := c.faults(chaos.Faults(c.Engine))
-	if err != nil {
-		return err
-	}
 	if c.Out != "" {
 		if err := os.MkdirAll(c.Out, 0o777); err != nil {
 			return &exitError{code: exitUnavailable, err: err}
@@ -130,33 +135,36 @@ func (c *chaosCmd) Run(a *app) error {
 	}
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
-	live := new(chaos.Live)
-	report, err := c.watched(ctx, a, live, chaos.Config{
-		Engine: c.Engine, Workers: c.Workers, TTL: c.TTL, Faults: faults, Sabotage: c.Sabotage, Live: live,
-	})
-	var failure error
-	if report != nil {
-		failure = cmp.Or(c.print(a, report), c.write(report))
+	config := chaos.Config{Engine: c.Engine, Workers: c.Workers, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
+	if c.Engine == "" {
+		return c.onOwn(ctx, a, config)
 	}
-	switch {
-	case failure != nil:
-		return failure
-	case report != nil && len(report.Violations()) > 0:
-		return exitWith(exitBroken)
-	case err != nil:
-		return &exitError{code: exitUnavailable, err: err}
-	}
-	if ended := endedBy(ctx); ended != nil {
-		return ended
-	}
-	return nil
+	return c.run(ctx, a, config, nil)
 }
 
-// watched runs while a line shows how far it is.
-func (c *chaosCmd) watched(ctx context.Context, a *app, live *chaos.Live, config chaos.Config) (*chaos.Report, error) {
-	line := newChaosLine(a, live)
-	defer line.stop()
-	return chaos.Run(ctx, config, c.Seed, c.For)
+// run carries out the rounds, cleans up and prints what came of them.
+func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp func() error) (err error) {
+	if config.Faults, err = c.faults(config.KnownFaults()); err != nil {
+		return err
+	}
+	line := newChaosLine(a, config.Live)
+	report, failed := chaos.Run(ctx, config, c.Seed, c.For)
+	line.stop()
+	if cleanUp != nil {
+		failed = cmp.Or(failed, cleanUp())
+	}
+	if report != nil {
+		if err := cmp.Or(a.print(chaosViewOf(report), chaosText(report)), c.write(report)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case report != nil && len(report.Violations()) > 0:
+		return exitWith(exitBroken)
+	case failed != nil:
+		return &exitError{code: exitUnavailable, err: failed}
+	}
+	return endedBy(ctx)
 }
 
 // write writes the history.

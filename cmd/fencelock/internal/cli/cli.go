@@ -31,7 +31,7 @@ import (
 
 // Main runs the command line of this process and exits with its exit code.
 func Main() {
-	chaos.Main(nil)
+	chaos.Main(openThrough)
 	speech := newTalk(os.Stderr)
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
 	speech.flush(lastMessage)

@@ -55,7 +55,7 @@ var commonCodes = []explained{
 // verbCodes are exit codes that only some verbs have.
 var verbCodes = []explained{
 	{"", "the exit code of the command, or one of these:"},
-	{"70", "doctor found something broken, or demo failed"},
+	{"70", "doctor or chaos found something broken, or demo failed"},
 	{"71", "fencelock could not start its watchdog or get another resource"},
 	{"74", "stdout could not be written"},
 	{"75", "the lock is busy"},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -40,6 +41,9 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	target, err := parsePostgres(u)
 	if err != nil {
 		return nil, nil, err
+	}
+	if dial := dialerOf(ctx); dial != nil {
+		target.pool.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // the pool outlives ctx
 	if err != nil {
