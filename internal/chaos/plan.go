@@ -55,6 +55,8 @@ const (
 	late   = "late"   // what a worker sends arrives late, even if it has given up
 	delay  = "delay"  // what a worker receives arrives late
 	stall  = "stall"  // one connection of a worker stands still
+	slow   = "slow"   // a worker's connections transfer little in a second
+	lossy  = "lossy"  // a part of what a worker sends and receives must be sent again
 	drop   = "drop"   // nothing arrives in one direction, or in both
 	storm  = "storm"  // a server ends half of its connections, several times a second
 	pause  = "pause"  // a server stands still
@@ -74,7 +76,7 @@ const (
 
 var (
 	processes = []string{kill, freeze}
-	network   = []string{kill, freeze, cut, late, delay, stall, drop}
+	network   = []string{kill, freeze, cut, late, delay, stall, slow, lossy, drop}
 
 	// everybodys are the faults of servers, which all workers feel.
 	everybodys = []string{storm, pause, crash, clock, back, still, full, busy, flush, promote, split, move}

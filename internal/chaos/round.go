@@ -17,6 +17,11 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
+const (
+	closedFor = 10              // TTLs: how long a lock that is wanted may have no holder, without a fault
+	search    = 2 * time.Second // for an order in which the locks could have been granted
+)
+
 // A round is one plan, carried out.
 type round struct {
 	*Arena
@@ -143,12 +148,18 @@ func (r *round) judge(o *Outcome) {
 	for _, f := range r.done {
 		h.Faults = append(h.Faults, r.recorded(f))
 	}
+	exact := slices.Clone(h.Faults)
+	// A server that has restarted may have to wait, and a grant that a worker did not receive closes
+	// a name for a TTL.
+	for i := range h.Faults {
+		h.Faults[i].To += r.TTL + r.extra()
+	}
 	n := len(h.Acquisitions)
 	for _, a := range r.last {
 		a.Called, a.Returned, a.Until = a.Called-r.origin, a.Returned-r.origin, a.Until-r.origin
 		h.Acquisitions = append(h.Acquisitions, a)
 	}
-	h.Judge(history.Rules{TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped()})
+	h.Judge(history.Rules{TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped(), Closed: closedFor * r.TTL, Search: search})
 	for _, a := range h.Acquisitions {
 		if a.Token > r.last[a.Name].Token {
 			r.last[a.Name] = history.Acquisition{
@@ -157,7 +168,7 @@ func (r *round) judge(o *Outcome) {
 			}
 		}
 	}
-	h.Acquisitions = h.Acquisitions[:n]
+	h.Acquisitions, h.Faults = h.Acquisitions[:n], exact
 	o.History = h
 	r.Live.Violations.Add(int64(len(h.Violations)))
 }
@@ -186,7 +197,6 @@ func (r *round) recorded(f Fault) history.Fault {
 		all.Server = "all servers"
 	case slices.Contains(everybodys, f.What):
 		all.Server = fmt.Sprintf("server %d", f.server)
-		all.To += r.TTL + r.extra() // a server that has restarted may have to wait
 	default:
 		all.Workers = []string{lane(f.worker)}
 	}

@@ -187,6 +187,12 @@ func (r *round) onTheWay(f Fault, random *rand.Rand, begin, end func(func()) ste
 			begin(each(func(p *faults.Proxy) { p.Delay(faults.ToClient, f.by) })),
 			end(each(func(p *faults.Proxy) { p.Delay(faults.Both, 0) })),
 		}
+	case slow:
+		rate := 500 + random.IntN(5000)
+		return []step{begin(each(func(p *faults.Proxy) { p.Slow(direction, rate) })), end(each(func(p *faults.Proxy) { p.Slow(faults.Both, 0) }))}
+	case lossy:
+		share := random.Float64() / 2
+		return []step{begin(each(func(p *faults.Proxy) { p.Lossy(direction, share) })), end(each(func(p *faults.Proxy) { p.Lossy(faults.Both, 0) }))}
 	case late:
 		return r.late(ways, f, random, begin, end)
 	case twice:
