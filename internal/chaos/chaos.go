@@ -120,13 +120,24 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 
 // kind is that of an engine whose servers are left alone.
 func (o *Own) kind() kind {
-	k := kind{safe: append([]string{twice}, network...), extra: func(ttl time.Duration, workers int) time.Duration {
-		return time.Duration(workers) * ttl // nothing is known about the engine
-	}}
+	k := kind{safe: append([]string{twice}, network...), extra: o.extra}
 	if o.Local {
 		k.safe = processes
 	}
 	return k
+}
+
+// extra is what the pages of all engines allow: a waiter that has died or is frozen costs up to two
+// seconds, on a Cluster each of them. Locks on files end with their process.
+func (o *Own) extra(ttl time.Duration, workers int) time.Duration {
+	const waiter = 2 * time.Second
+	switch o.Name {
+	case "file":
+		return 0
+	case "redis+cluster":
+		return time.Duration(workers) * waiter
+	}
+	return ttl + waiter
 }
 
 // addWay starts a proxy through which a worker reaches an address.

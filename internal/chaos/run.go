@@ -17,7 +17,7 @@ const (
 	roundLength  = 20 * time.Second // at most
 	huntLength   = 4 * time.Second  // of a round in which something is to be found
 	shortest     = time.Second      // of a round
-	closedSlack  = 3 * time.Second  // how late a machine may be beyond what it was measured to be
+	closedSlack  = 10 * time.Second // how late a machine may be beyond what it was measured to be
 	mostReplays  = 16               // of the faults of a violation
 	replaySearch = 3                // replays for a violation to occur again, before it counts as one that does not
 )

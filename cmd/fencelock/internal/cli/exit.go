@@ -20,7 +20,7 @@ const (
 	exitNotHeld       = 1 // nobody holds the name
 	exitUsage         = 64
 	exitUnavailable   = 69
-	exitBroken        = 70 // doctor found something broken, or chaos a violation
+	exitBroken        = 70 // doctor or chaos found something broken, or demo failed
 	exitStart         = 71 // fencelock could not get what it needs to run the command
 	exitOutput        = 74 // stdout could not be written
 	exitBusy          = 75

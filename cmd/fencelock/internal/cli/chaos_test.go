@@ -1,0 +1,142 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+	"github.com/fencelock/fencelock/pglock"
+)
+
+// chaosRun runs fencelock chaos and returns what it printed and its exit code.
+func chaosRun(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command("fencelock", append([]string{"chaos"}, args...)...)
+	var out, talk bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	_ = cmd.Run() // the exit code is checked
+	return out.String(), talk.String(), cmd.ProcessState.ExitCode()
+}
+
+// wantClean fails unless a run found nothing and left nothing.
+func wantClean(t *testing.T, stdout, stderr string, code int) {
+	t.Helper()
+	if code != 0 || !strings.Contains(stdout, "\noverlaps           0\n") || !strings.Contains(stderr, "nothing is left") {
+		t.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+}
+
+// TestChaosLeavesNothingOnRedis: the data of others stay as they are, and a prefix in use is
+// refused.
+func TestChaosLeavesNothingOnRedis(t *testing.T) {
+	t.Parallel()
+	for seed, parameters := range map[string]string{"1": "", "2": "?quarantine=on&prefix=mine:"} { // the workers are killed, or end in order
+		t.Run("seed "+seed, func(t *testing.T) {
+			t.Parallel()
+			r := redistest.StartRedis(t)
+			r.Do(t, "SET", "mine:data", "1")
+			url := "redis://" + r.Addr() + parameters
+			stdout, stderr, code := chaosRun(t, "--url", url, "--for", "2s", "--seed", seed)
+			wantClean(t, stdout, stderr, code)
+			if keys := r.Do(t, "KEYS", "*"); keys != "mine:data" {
+				t.Errorf("the server has the keys %q", keys)
+			}
+			prefix := strings.TrimPrefix("mine:da", strings.TrimPrefix(parameters, "?quarantine=on&prefix="))
+			if _, stderr, code := chaosRun(t, "--url", url, "--prefix", prefix); code != exitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
+				t.Errorf("a prefix in use: exit code %d: %s", code, stderr)
+			}
+		})
+	}
+}
+
+// TestChaosLeavesNothingOnPostgres: a schema that it has created is dropped, and one that exists
+// keeps what others have stored in it.
+func TestChaosLeavesNothingOnPostgres(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, "CREATE TABLE data AS SELECT 1 AS n")
+	stdout, stderr, code := chaosRun(t, "--url", pg.DSN(), "--for", "2s", "--seed", "1")
+	wantClean(t, stdout, stderr, code)
+	if n := pg.Query(t, "SELECT count(*) FROM pg_namespace WHERE nspname = 'fencelock'"); n != "0" {
+		t.Error("the schema fencelock is left")
+	}
+	pg.Exec(t, pglock.Schema(), "INSERT INTO fencelock.resized VALUES (1, 'theirs', 3)")
+	stdout, stderr, code = chaosRun(t, "--url", pg.DSN(), "--for", "1s", "--seed", "3", "--workers", "2")
+	wantClean(t, stdout, stderr, code)
+	if n := pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.held) || ' ' || (SELECT string_agg(name, ' ') FROM fencelock.resized) || ' ' || (SELECT sum(n) FROM data)"); n != "0 theirs 1" {
+		t.Errorf("the database has %q", n)
+	}
+}
+
+// TestChaosFindsSabotage: a broken engine is exit code 70, and the history shows the violation.
+func TestChaosFindsSabotage(t *testing.T) {
+	t.Parallel()
+	dir := newHost(t).dir
+	stdout, stderr, code := chaosRun(t, "--engine", "redis", "--sabotage", "owner-check", "--seed", "3", "--out", dir)
+	if code != exitBroken || !strings.Contains(stdout, "violation: ") || !strings.Contains(stdout, "--seed ") {
+		t.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+	h, err := history.Read(dir + "/history.jsonl")
+	must(t, err)
+	if len(h.Violations) == 0 || len(h.Workers) != 5 || h.Engine != "redis" {
+		t.Errorf("the history has %d violations and %d workers of %s", len(h.Violations), len(h.Workers), h.Engine)
+	}
+}
+
+// TestChaosEndsInOrder: after SIGINT it prints what it has found so far, and dies of SIGINT.
+func TestChaosEndsInOrder(t *testing.T) {
+	t.Parallel()
+	dir := newHost(t).dir
+	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--json", "--for", "1h")
+	var out, talk bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	state := finish(t, cmd, func() {
+		eventually(t, "it has begun", func() bool { entries, _ := os.ReadDir(dir); return len(entries) > 0 })
+		time.Sleep(time.Second) // it counts nothing before its workers have started, and may be interrupted then too
+		must(t, cmd.Process.Signal(unix.SIGINT))
+	})
+	if state.Sys().(syscall.WaitStatus).Signal() != unix.SIGINT || !strings.Contains(talk.String(), "nothing is left") {
+		t.Errorf("%v: %s", state, talk.String())
+	}
+	var view chaosView
+	if err := json.Unmarshal(out.Bytes(), &view); err != nil || view.Engine != "file" || view.Workers != 5 || len(view.Violations) > 0 {
+		t.Errorf("%v, %+v", err, view)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+func TestChaosRefuses(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--url redis://192.0.2.1":                      "192.0.2.1 is another host",
+		"--url redlock://localhost,127.0.0.2,db3":      "db3 is another host",
+		"--url postgres://db/x":                        "db is another host",
+		"--url mem:":                                   "mem has no servers that several processes share",
+		"--engine redis --faults kill,flood":           `"flood" is not one of`,
+		"--engine etcd":                                `"etcd" is not one of`,
+		"--engine redis --sabotage sand":               `"sand" is not one of`,
+		"--engine redis --yes":                         "leave them out with --engine",
+		"--engine redis --ttl 10ms":                    "--ttl 10ms is not between",
+		"--url redis://localhost --for 1ms":            "--for 1ms is shorter",
+		"--url file:///tmp/x --prefix ../y --for 10ms": "shorter",
+		"--url file:///tmp/x --prefix ../y":            `"../y" is not a name for a directory`,
+	} {
+		if _, stderr, code := chaosRun(t, strings.Fields(args)...); code != exitUsage && code != exitConfig || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
+		}
+	}
+}
