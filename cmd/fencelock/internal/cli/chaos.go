@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelock/fencelock/internal/chaos"
+	chaospage "github.com/fencelock/fencelock/internal/chaos/page"
 )
 
 // chaosCmd is the verb chaos.
@@ -31,7 +33,7 @@ type chaosCmd struct {
 	Prefix   string // of what the workers use with a URL
 	Yes      bool   // a host that is not this one may be used
 	Sabotage string
-	Out      string // a directory; empty for none
+	Out      string // a directory; empty means a new one
 }
 
 func newChaos(a *app) *cobra.Command {
@@ -80,7 +82,7 @@ func (c *chaosCmd) flags(cmd *cobra.Command, sabotages []string) {
 	f.IntVar(&c.Rate, "rate", 0, "At most `N` acquires per second, of all workers. Default: 200 with a URL, no limit with --engine.")
 	f.StringVar(&c.Prefix, "prefix", "", "With a URL: `PREFIX` of all keys and names. It must not be in use. Default: a random one.")
 	f.BoolVar(&c.Yes, "yes", false, "With a URL: allow a server on another host.")
-	f.StringVar(&c.Out, "out", "", "Write the history to history.jsonl in `DIR`.")
+	f.StringVar(&c.Out, "out", "", "`DIR` for history.jsonl and the page chaos.html. Default: a new directory for temporary files.")
 	f.StringVar(&c.Sabotage, "sabotage", "", "Break the engine, to see that the test finds it. `NAME` is one of those below.")
 	offer(cmd, "sabotage", 0, sabotages...)
 }
@@ -128,11 +130,6 @@ func (c *chaosCmd) faults(safe, unsafe []string) ([]string, error) {
 
 // Run tests the engine and prints what came of it.
 func (c *chaosCmd) Run(a *app) error {
-	if c.Out != "" {
-		if err := os.MkdirAll(c.Out, 0o777); err != nil {
-			return &exitError{code: exitUnavailable, err: err}
-		}
-	}
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
 	config := chaos.Config{Engine: c.Engine, Workers: c.Workers, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
@@ -154,7 +151,7 @@ func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp
 		failed = cmp.Or(failed, cleanUp())
 	}
 	if report != nil {
-		if err := cmp.Or(a.print(chaosViewOf(report), chaosText(report)), c.write(report)); err != nil {
+		if err := cmp.Or(a.print(chaosViewOf(report), chaosText(report, c.again(report))), c.write(a, report)); err != nil {
 			return err
 		}
 	}
@@ -167,17 +164,48 @@ func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp
 	return endedBy(ctx)
 }
 
-// write writes the history.
-func (c *chaosCmd) write(report *chaos.Report) error {
-	if c.Out == "" {
-		return nil
+// write writes the history and the page.
+func (c *chaosCmd) write(a *app, report *chaos.Report) (err error) {
+	dir := c.Out
+	if dir == "" {
+		dir, err = os.MkdirTemp("", "fencelock-chaos-")
+	} else {
+		err = os.MkdirAll(dir, 0o777)
 	}
-	file, err := os.Create(filepath.Join(c.Out, "history.jsonl"))
-	if err == nil {
-		err = errors.Join(report.Last.History.Write(file), file.Close())
-	}
+	h := report.Last.History
+	err = cmp.Or(err, create(filepath.Join(dir, "history.jsonl"), h.Write),
+		create(filepath.Join(dir, "chaos.html"), func(w io.Writer) error { return chaospage.Write(w, h, c.again(report)) }))
 	if err != nil {
 		return &exitError{code: exitOutput, err: err}
 	}
+	a.say("the page of the last %v is %s", h.Length.Round(time.Second), filepath.Join(dir, "chaos.html"))
 	return nil
+}
+
+// create creates a file.
+func create(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
+
+// again returns the command that repeats the faults of the last round. It does not contain the URL,
+// which may hold a password.
+func (c *chaosCmd) again(report *chaos.Report) string {
+	args := []string{"fencelock chaos"}
+	add := func(flag, value, byDefault string) {
+		if value != byDefault {
+			args = append(args, "--"+flag+" "+value)
+		}
+	}
+	add("engine", c.Engine, "")
+	add("for", report.Last.Length.Round(time.Second).String(), "")
+	add("seed", fmt.Sprint(report.Last.Seed), "")
+	add("workers", fmt.Sprint(c.Workers), "5")
+	add("ttl", c.TTL.String(), "1s")
+	add("faults", c.Faults, "safe")
+	add("sabotage", c.Sabotage, "")
+	return strings.Join(args, " ")
 }

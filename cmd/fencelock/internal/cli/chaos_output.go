@@ -70,11 +70,6 @@ func (l *chaosLine) text() string {
 	return text
 }
 
-// print prints what came of a run.
-func (c *chaosCmd) print(a *app, r *chaos.Report) error {
-	return a.print(chaosViewOf(r), chaosText(r))
-}
-
 // chaosView is a report as --json prints it. docs/cli-json.md documents it.
 type chaosView struct {
 	Engine     string              `json:"engine"`
@@ -95,8 +90,8 @@ func chaosViewOf(r *chaos.Report) chaosView {
 	}
 }
 
-// chaosText is a report for people.
-func chaosText(r *chaos.Report) string {
+// chaosText is a report for people. again is the command that repeats the faults.
+func chaosText(r *chaos.Report, again string) string {
 	var b strings.Builder
 	s, found := r.Stats, r.Stats.Found
 	fmt.Fprintf(&b, "%s: %d workers, TTL %v, seed %d, %v\n\n", r.Engine, r.Workers, r.TTL, r.Seed, r.Length.Round(time.Second))
@@ -122,7 +117,7 @@ func chaosText(r *chaos.Report) string {
 		fmt.Fprintf(&b, "\n%d violations in all\n", n)
 	}
 	if r.Shrunk != nil {
-		b.WriteString(shrunkText(r))
+		b.WriteString(shrunkText(r) + "To repeat them: " + again + "\n")
 	}
 	return b.String()
 }
@@ -190,6 +185,5 @@ func shrunkText(r *chaos.Report) string {
 	for _, f := range s.Faults {
 		fmt.Fprintf(&b, "  %v\n", f)
 	}
-	fmt.Fprintf(&b, "To repeat them: --seed %d\n", r.Last.Seed)
 	return b.String()
 }

@@ -24,6 +24,7 @@ import (
 func chaosRun(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command("fencelock", append([]string{"chaos"}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+newHost(t).dir) // for the page
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	_ = cmd.Run() // the exit code is checked
@@ -93,13 +94,16 @@ func TestChaosFindsSabotage(t *testing.T) {
 	if len(h.Violations) == 0 || len(h.Workers) != 5 || h.Engine != "redis" {
 		t.Errorf("the history has %d violations and %d workers of %s", len(h.Violations), len(h.Workers), h.Engine)
 	}
+	if page, err := os.ReadFile(dir + "/chaos.html"); err != nil || !strings.Contains(string(page), "--sabotage owner-check") {
+		t.Errorf("the page does not say how to repeat the run: %v", err)
+	}
 }
 
 // TestChaosEndsInOrder: after SIGINT it prints what it has found so far, and dies of SIGINT.
 func TestChaosEndsInOrder(t *testing.T) {
 	t.Parallel()
 	dir := newHost(t).dir
-	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--json", "--for", "1h")
+	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--json", "--for", "1h", "--out", newHost(t).dir)
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	state := finish(t, cmd, func() {
