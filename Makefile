@@ -116,11 +116,17 @@ matrix: cc redis ## the Redis tests on each installed server, and on REDIS="/pat
 guarantees: cc redis postgres ## the tests with a verdict; writes the tables of docs/guarantees.md. Needs root
 	$(GO) test -count=1 -timeout 60m -run '^TestGuarantees$$' ./internal/house -guarantees
 
-.PHONY: sim soak
+.PHONY: sim sim-long
 sim: ## two minutes of simulated faults on the deciding code of Redlock, with a table
 	$(GO) run ./internal/testkit/sim/cmd/sim -events 1000000000
-soak: ## the same, five times as long
+sim-long: ## the same, five times as long
 	$(GO) run ./internal/testkit/sim/cmd/sim -events 5000000000
+
+.PHONY: chaos soak
+chaos: cc redis postgres ## ten minutes of faults on real servers of all engines, with tables and pages
+	@.ci/chaos
+soak: cc redis postgres ## the same until a million acquisitions are checked, which takes hours
+	@.ci/chaos 1000000
 
 .PHONY: bench bench-quick
 bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md

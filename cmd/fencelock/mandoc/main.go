@@ -88,7 +88,7 @@ func tidy(page string, date time.Time) error {
 // does not know.
 func description(cmd *cobra.Command) string {
 	page := cmd.Short + "\n\n" + cmd.Long
-	for _, title := range []string{"Arguments", "Variables", "Exit codes"} {
+	for _, title := range []string{"Arguments", "Broken engines of --sabotage", "Variables", "Exit codes"} {
 		if rows := cmd.Annotations[title]; rows != "" {
 			page += "\n\n# " + strings.ToUpper(title)
 			for row := range strings.Lines(rows) {

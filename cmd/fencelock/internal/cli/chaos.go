@@ -47,15 +47,16 @@ func newChaos(a *app) *cobra.Command {
 		Use: "chaos [flags]", GroupID: seeLocks, Short: "Test an engine under faults.",
 		Long: `Starts worker processes that acquire, hold, renew and release locks and write to a guarded counter, kills and freezes them, disturbs their connections, and checks what each of them observed: no two holders, growing fencing tokens, no late writes, every lock free in time.
 
-With --engine, it starts servers of its own and also kills, freezes, restarts and flushes them. With a URL, it uses servers that run already. It then disturbs its own processes and connections only, and uses only names under a prefix, which it deletes at the end.`,
+With --engine, it starts servers of its own and also kills, freezes and restarts them. With a URL, it uses servers that run already. It then disturbs its own processes and connections only, and uses only what begins with a prefix, which it deletes at the end.
+
+A run that could not be carried out has the exit code 69.`,
 		Example: `fencelock chaos --engine redis --for 20s
 fencelock chaos --url redis://127.0.0.1:6379
 fencelock chaos --engine postgres --for 10m --out report
 fencelock chaos --engine redis --sabotage owner-check`,
 		Annotations: map[string]string{
-			"Broken engines of --sabotage": table(broken),
+			sabotageRows: table(broken),
 			exitCodes: table([]explained{
-				{"69", "the run could not be carried out"},
 				{"70", "the run found a violation"},
 				{"128+n", "signal n ended the run, without a violation so far"},
 			}),
@@ -161,7 +162,10 @@ func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp
 	case failed != nil:
 		return &exitError{code: exitUnavailable, err: failed}
 	}
-	return endedBy(ctx)
+	if ended, ok := errors.AsType[*exitError](endedBy(ctx)); ok {
+		return &exitError{code: ended.code, interrupted: ended.interrupted} // the table says how far it got
+	}
+	return nil
 }
 
 // write writes the history and the page.

@@ -20,6 +20,7 @@ const helpWidth = 80
 // of table.
 const (
 	argumentRows = "Arguments"
+	sabotageRows = "Broken engines of --sabotage"
 	variables    = "Variables"
 	exitCodes    = "Exit codes"
 )
@@ -129,6 +130,7 @@ func helpPage(cmd *cobra.Command) string {
 	}
 	p.flags("Flags", cmd.LocalFlags())
 	p.flags("Flags of every command", cmd.InheritedFlags())
+	p.table(sabotageRows, cmd.Annotations[sabotageRows])
 	p.table("Variables", cmd.Annotations[variables])
 	p.table("Exit codes", cmd.Annotations[exitCodes])
 	if cmd.HasSubCommands() {
