@@ -3,10 +3,10 @@
 package chaos
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -37,7 +37,7 @@ func (f Fault) text() string {
 		s += fmt.Sprintf(" of server %d", f.server)
 	default:
 		s += fmt.Sprintf(" of worker %d", f.worker)
-		if f.server >= 0 {
+		if f.server >= 0 && !slices.Contains(processes, f.What) {
 			s += fmt.Sprintf(" at server %d", f.server)
 		}
 	}
@@ -146,6 +146,6 @@ type step struct {
 
 // inOrder sorts steps by the time at which they are to be done.
 func inOrder(steps []step) []step {
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	sort.SliceStable(steps, func(i, j int) bool { return steps[i].at < steps[j].at })
 	return steps
 }

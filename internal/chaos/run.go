@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,12 +13,13 @@ import (
 )
 
 const (
-	roundLength  = 20 * time.Second // at most
-	huntLength   = 4 * time.Second  // of a round in which something is to be found
-	shortest     = time.Second      // of a round
-	closedSlack  = 10 * time.Second // how late a machine may be beyond what it was measured to be
-	mostReplays  = 16               // of the faults of a violation
-	replaySearch = 3                // replays for a violation to occur again, before it counts as one that does not
+	roundLength   = 20 * time.Second // at most
+	huntLength    = 4 * time.Second  // of a round in which something is to be found
+	shortest      = time.Second      // of a round
+	closedSlack   = 10 * time.Second // how late a machine may be beyond what it was measured to be
+	mostReplays   = 32               // of the faults of a violation
+	mostShrinking = 3 * time.Minute  // for all replays
+	replaySearch  = 3                // replays for a violation to occur again, before it counts as one that does not
 )
 
 // Live is what is known while a run goes on.
@@ -127,10 +127,13 @@ func smaller(a, b history.Margin) history.Margin {
 }
 
 // longer returns the longest stretch of both.
-func longer(a, b []history.Stretch) []history.Stretch {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, func(a, b history.Stretch) int { return cmp.Compare(b.Length(), a.Length()) })
-	return all[:min(1, len(all))]
+func longer(a, b []history.Stretch) (longest []history.Stretch) {
+	for _, s := range slices.Concat(a, b) {
+		if len(longest) == 0 || s.Length() > longest[0].Length() {
+			longest = []history.Stretch{s}
+		}
+	}
+	return longest
 }
 
 // together adds turns, and returns Jain's index of them.
@@ -157,20 +160,33 @@ type Shrunk struct {
 // processes are not synchronised, fewer faults count only if the violation occurs again.
 func (a *Arena) shrink(ctx context.Context, seed uint64, faults []Fault, v history.Violation) *Shrunk {
 	faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.from > v.At })
-	s := &Shrunk{Faults: faults}
-	length := max(v.At, 0) + a.TTL
+	length, end := max(v.At, 0)+a.TTL, time.Now().Add(mostShrinking)
+	return shrink(faults, func(faults []Fault) (again, over bool) {
+		if ctx.Err() != nil || time.Now().After(end) {
+			return false, true
+		}
+		o := a.judged(ctx, seed, faults, length)
+		return slices.ContainsFunc(o.History.Violations, func(w history.Violation) bool { return w.Rule == v.Rule }), false
+	})
+}
+
+// shrink looks for fewer faults for which replay finds the violation again, until that says that it
+// is over. It leaves out parts of the faults, and smaller ones if all are needed (delta debugging).
+func shrink(faults []Fault, replay func([]Fault) (again, over bool)) *Shrunk {
+	s, ended := &Shrunk{Faults: faults}, false
 	again := func(faults []Fault) bool {
-		if ctx.Err() != nil || s.Replays == mostReplays {
+		if ended || s.Replays == mostReplays {
+			return false
+		}
+		again, over := replay(faults)
+		if ended = over; over {
 			return false
 		}
 		s.Replays++
-		o := a.judged(ctx, seed, faults, length)
-		if !slices.ContainsFunc(o.History.Violations, func(w history.Violation) bool { return w.Rule == v.Rule }) {
-			return false
+		if again {
+			s.Faults, s.Again = faults, s.Again+1
 		}
-		s.Faults = faults
-		s.Again++
-		return true
+		return again
 	}
 	for range replaySearch {
 		if again(faults) {
@@ -180,7 +196,7 @@ func (a *Arena) shrink(ctx context.Context, seed uint64, faults []Fault, v histo
 	if s.Again == 0 || again(nil) {
 		return s
 	}
-	for parts := 2; len(s.Faults) > 1 && s.Replays < mostReplays && ctx.Err() == nil; {
+	for parts := min(2, len(s.Faults)); len(s.Faults) > 1; {
 		switch {
 		case slices.ContainsFunc(without(s.Faults, parts), again):
 			parts = max(parts-1, 2)
@@ -193,11 +209,11 @@ func (a *Arena) shrink(ctx context.Context, seed uint64, faults []Fault, v histo
 	return s
 }
 
-// without divides faults into parts, and returns what is left without each.
+// without divides faults into parts, and returns the rest without each.
 func without(faults []Fault, parts int) (rests [][]Fault) {
-	size := (len(faults) + parts - 1) / parts
-	for from := 0; from < len(faults); from += size {
-		rests = append(rests, slices.Concat(faults[:from], faults[min(from+size, len(faults)):]))
+	for i := range parts {
+		from, to := i*len(faults)/parts, (i+1)*len(faults)/parts
+		rests = append(rests, slices.Concat(faults[:from], faults[to:]))
 	}
 	return rests
 }

@@ -24,7 +24,7 @@ type sabotage struct {
 var sabotages = map[string]sabotage{
 	"late-grant":   {"uses a grant that arrives after its lease has ended", func(e driver.Engine) driver.Engine { return &lateGrant{Engine: e} }, []string{freeze, delay}, false},
 	"lost-release": {"does not release", func(e driver.Engine) driver.Engine { return lostRelease{e} }, []string{twice}, true},
-	"lost-signal":  {"reports no loss, and every renewal as a success", func(e driver.Engine) driver.Engine { return lostSignal{e} }, []string{drop, storm}, false},
+	"lost-signal":  {"reports no loss, and every renewal as a success", func(e driver.Engine) driver.Engine { return lostSignal{e} }, []string{drop}, false},
 	"margin":       {"believes in a lease twice as long as it is", func(e driver.Engine) driver.Engine { return margin{e} }, []string{freeze, drop, kill}, false},
 	"min-hold":     {"ends a minimum hold with the release", func(e driver.Engine) driver.Engine { return minHold{e} }, []string{freeze}, false},
 	"owner-check":  {"releases whatever its process has under a name, a second time after the first", func(e driver.Engine) driver.Engine { return &ownerCheck{Engine: e, last: map[string]driver.Lease{}} }, []string{freeze, cut}, false},

@@ -93,7 +93,10 @@ func chaosViewOf(r *chaos.Report) chaosView {
 // chaosText is a report for people. again is the command that repeats the faults.
 func chaosText(r *chaos.Report, again string) string {
 	var b strings.Builder
-	s, found := r.Stats, r.Stats.Found
+	s, violated := r.Stats, map[string]int{}
+	for _, v := range r.Violations() {
+		violated[v.Rule]++
+	}
 	fmt.Fprintf(&b, "%s: %d workers, TTL %v, seed %d, %v\n\n", r.Engine, r.Workers, r.TTL, r.Seed, r.Length.Round(time.Second))
 	row := func(word, format string, args ...any) {
 		fmt.Fprintf(&b, "%-18s %s\n", word, fmt.Sprintf(format, args...))
@@ -105,9 +108,9 @@ func chaosText(r *chaos.Report, again string) string {
 		row("without a holder", "%v at most, while others waited (%s)", brief(s.Closed[0].Length()), s.Closed[0].Name)
 	}
 	row("losses", "%d%s", s.Losses, marginText(s.Margin))
-	row("overlaps", "%d%s", found[history.Overlap]+found[history.LimitExceeded], expectedText(r.Expected))
-	row("late writes", "%d refused, %d accepted; %d writes", s.Refused, found[history.LateWrite], s.Accepted)
-	row("token order", "%s", orderText(found[history.TokenOrder]))
+	row("overlaps", "%d%s", violated[history.Overlap]+violated[history.LimitExceeded], expectedText(r.Expected))
+	row("late writes", "%d refused, %d accepted; %d writes", s.Refused, violated[history.LateWrite], s.Accepted)
+	row("token order", "%s", orderText(violated[history.TokenOrder]))
 	row("fairness", "%.3f; turns %s", s.Fairness, turnsText(s.Turns))
 	row("free at the end", "after %v", brief(r.Last.Free))
 	for _, v := range r.Violations()[:min(3, len(r.Violations()))] {
@@ -152,7 +155,7 @@ func expectedText(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d findings are possible with these faults, as the engine's page says)", n)
+	return fmt.Sprintf("; %d findings that the engine's page calls possible after these faults", n)
 }
 
 func orderText(n int) string {
