@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -84,7 +83,7 @@ type closing struct {
 }
 
 func (c *closing) stretches(length time.Duration) (all []Stretch) {
-	slices.SortFunc(c.waits, func(a, b Wait) int { return cmp.Compare(a.From, b.From) })
+	sort.Slice(c.waits, func(i, j int) bool { return c.waits[i].From < c.waits[j].From })
 	gaps := c.gaps(length)
 	longest := make([]Stretch, len(gaps))
 	busy := time.Duration(math.MinInt64) // when the earlier waits have ended
@@ -112,7 +111,7 @@ func (c *closing) gaps(length time.Duration) (all []gap) {
 			taken = append(taken, gap{span: span{w.To, w.To}})
 		}
 	}
-	slices.SortFunc(taken, func(a, b gap) int { return cmp.Compare(a.from, b.from) })
+	sort.Slice(taken, func(i, j int) bool { return taken[i].from < taken[j].from })
 	taken = append(taken, gap{span: span{length, length}})
 	if len(c.waits) == 0 {
 		return nil
@@ -205,7 +204,7 @@ func (t *troubles) of(worker string) (merged []span) {
 			spans = append(spans, span{f.From, f.To})
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	for _, s := range spans {
 		if n := len(merged); n > 0 && s.from <= merged[n-1].to {
 			merged[n-1].to = max(merged[n-1].to, s.to)

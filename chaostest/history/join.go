@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 )
 
 // A joiner makes a history of events in the order of their times.
@@ -24,7 +25,7 @@ func join(events []Event) *History {
 	if len(events) == 0 {
 		return &History{}
 	}
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	sort.SliceStable(events, func(i, j int) bool { return events[i].At < events[j].At })
 	last := events[len(events)-1].At
 	j := joiner{h: &History{Length: last}, waits: map[string]int{}, holds: map[string]int{}, lanes: map[string]*lane{}}
 	for _, e := range events {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -72,8 +73,9 @@ func (h *History) Judge(r Rules) {
 		h.note([]finding{{v, true}})
 	}
 	for _, all := range [][]Violation{h.Violations, h.Expected} {
-		slices.SortStableFunc(all, func(a, b Violation) int {
-			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name))
+		sort.SliceStable(all, func(i, j int) bool {
+			a, b := &all[i], &all[j]
+			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name)) < 0
 		})
 	}
 }

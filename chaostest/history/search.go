@@ -1,9 +1,9 @@
 package history
 
 import (
-	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -52,7 +52,7 @@ const window = 500
 // not enough time.
 func search(acquisitions []Acquisition, end time.Time) (all []finding, decided bool) {
 	order := slices.Clone(acquisitions)
-	slices.SortFunc(order, func(a, b Acquisition) int { return cmp.Compare(a.Token, b.Token) })
+	sort.Slice(order, func(i, j int) bool { return order[i].Token < order[j].Token })
 	for from := 0; from == 0 || from+window/2 < len(order); from += window / 2 {
 		part := order[from:min(from+window, len(order))]
 		left := time.Until(end)

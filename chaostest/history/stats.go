@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -95,7 +96,9 @@ func (h *History) longest() []Stretch {
 			names[s.Name] = s
 		}
 	})
-	return slices.SortedFunc(maps.Values(names), func(a, b Stretch) int {
-		return cmp.Or(cmp.Compare(b.Length(), a.Length()), cmp.Compare(a.Name, b.Name))
+	all := slices.Collect(maps.Values(names))
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(all[j].Length(), all[i].Length()), cmp.Compare(all[i].Name, all[j].Name)) < 0
 	})
+	return all
 }

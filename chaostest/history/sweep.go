@@ -1,10 +1,10 @@
 package history
 
 import (
-	"cmp"
 	"container/heap"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -33,7 +33,7 @@ func byName(all []Acquisition, which func(Acquisition) bool) map[string][]Acquis
 		}
 	}
 	for _, of := range names {
-		slices.SortFunc(of, func(a, b Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
+		sort.Slice(of, func(i, j int) bool { return of[i].Returned < of[j].Returned })
 	}
 	return names
 }
@@ -127,7 +127,7 @@ func (s *sweep) order(a Acquisition) {
 // an order.
 func later(acquisitions []Acquisition) (all []finding) {
 	called := slices.Clone(acquisitions)
-	slices.SortFunc(called, func(a, b Acquisition) int { return cmp.Compare(a.Called, b.Called) })
+	sort.Slice(called, func(i, j int) bool { return called[i].Called < called[j].Called })
 	next, top := 0, -1
 	for _, a := range called {
 		for ; next < len(acquisitions) && acquisitions[next].Returned < a.Called; next++ {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 )
 
 // judgeWrites finds writes that the resource should not have accepted, or refused.
@@ -37,8 +38,8 @@ func lateWrites(writes []GuardedWrite) (all []finding) {
 		return lateByValue(accepted)
 	}
 	over := slices.Clone(accepted)
-	slices.SortFunc(over, func(a, b GuardedWrite) int { return cmp.Compare(a.At, b.At) })
-	slices.SortFunc(accepted, func(a, b GuardedWrite) int { return cmp.Compare(a.From, b.From) })
+	sort.Slice(over, func(i, j int) bool { return over[i].At < over[j].At })
+	sort.Slice(accepted, func(i, j int) bool { return accepted[i].From < accepted[j].From })
 	next, top := 0, -1
 	for _, w := range accepted {
 		for ; next < len(over) && over[next].At < w.From; next++ {
@@ -54,8 +55,9 @@ func lateWrites(writes []GuardedWrite) (all []finding) {
 }
 
 func lateByValue(accepted []GuardedWrite) (all []finding) {
-	slices.SortFunc(accepted, func(a, b GuardedWrite) int {
-		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.At, b.At))
+	sort.Slice(accepted, func(i, j int) bool {
+		a, b := &accepted[i], &accepted[j]
+		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.At, b.At)) < 0
 	})
 	top := 0
 	for i, w := range accepted {
@@ -75,7 +77,7 @@ func lateByValue(accepted []GuardedWrite) (all []finding) {
 // wrongRefusals finds refused writes before whose end no greater token was granted. Accepted writes
 // do not count: a process may die before it records one.
 func wrongRefusals(writes []GuardedWrite, acquisitions []Acquisition) (all []finding) {
-	slices.SortFunc(writes, func(a, b GuardedWrite) int { return cmp.Compare(a.At, b.At) })
+	sort.Slice(writes, func(i, j int) bool { return writes[i].At < writes[j].At })
 	next, top := 0, int64(0)
 	for _, w := range writes {
 		for ; next < len(acquisitions) && acquisitions[next].Returned <= w.At; next++ {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -68,8 +69,9 @@ type loss struct {
 
 func gather(h *history.History) *facts {
 	f := &facts{History: *h, stats: h.Stats(), stop: h.Length, index: map[string]int{}, lanes: map[string]int{}, places: map[string]int{}}
-	f.granted = slices.SortedStableFunc(slices.Values(h.Acquisitions), func(a, b history.Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
-	f.Faults = slices.SortedStableFunc(slices.Values(h.Faults), func(a, b history.Fault) int { return cmp.Compare(a.From, b.From) })
+	f.granted, f.Faults = slices.Clone(h.Acquisitions), slices.Clone(h.Faults)
+	sort.SliceStable(f.granted, func(i, j int) bool { return f.granted[i].Returned < f.granted[j].Returned })
+	sort.SliceStable(f.Faults, func(i, j int) bool { return f.Faults[i].From < f.Faults[j].From })
 	for _, w := range h.Workers {
 		f.addLane(w)
 	}
@@ -90,7 +92,7 @@ func gather(h *history.History) *facts {
 	for _, l := range f.locks {
 		f.findLosses(l)
 	}
-	slices.SortStableFunc(f.losses, func(a, b loss) int { return cmp.Compare(a.stopped, b.stopped) })
+	sort.SliceStable(f.losses, func(i, j int) bool { return f.losses[i].stopped < f.losses[j].stopped })
 	for i := range f.losses {
 		f.losses[i].id = id("L", i)
 	}
@@ -122,7 +124,7 @@ func (f *facts) findMarks() {
 	for _, v := range f.Expected {
 		add(v, true)
 	}
-	slices.SortStableFunc(f.marks, func(a, b mark) int { return cmp.Compare(a.At, b.At) })
+	sort.SliceStable(f.marks, func(i, j int) bool { return f.marks[i].At < f.marks[j].At })
 	for i := range f.marks {
 		if f.marks[i].expected {
 			f.marks[i].id = id("E", i-f.bad)
@@ -165,8 +167,9 @@ func (f *facts) sortLocks() {
 	for _, l := range byName {
 		f.locks = append(f.locks, *l)
 	}
-	slices.SortFunc(f.locks, func(a, b lock) int {
-		return cmp.Or(b.marks-a.marks, len(b.granted)-len(a.granted), cmp.Compare(a.name, b.name))
+	sort.Slice(f.locks, func(i, j int) bool {
+		a, b := &f.locks[i], &f.locks[j]
+		return cmp.Or(b.marks-a.marks, len(b.granted)-len(a.granted), cmp.Compare(a.name, b.name)) < 0
 	})
 	for i, l := range f.locks {
 		f.places[l.name] = i
