@@ -102,6 +102,7 @@ func TestPlanted(t *testing.T) {
 		{"redis", "min-hold", []string{"freeze"}, ""},
 		{"redis", "lost-release", []string{"twice"}, "a lock that stays for one TTL differs from a slow machine's on a quiet one only"},
 		{"redis", "late-grant", []string{"delay"}, ""},
+		{"redis", "guard", []string{"freeze"}, manyRounds},
 		{"redlock", "margin", []string{"freeze", "drop", "kill"}, manyRounds},
 		{"redlock", "lost-signal", []string{"drop"}, ""},
 		{"redlock", "token-order", []string{"kill", "cut"}, ""},
@@ -134,6 +135,24 @@ func TestPlanted(t *testing.T) {
 			t.Error("the nemesis has not found it")
 		})
 	}
+}
+
+// TestUnsafeFaults: two holders after a fault that the engine's page calls unsafe are expected
+// findings, and no violations.
+func TestUnsafeFaults(t *testing.T) {
+	t.Parallel()
+	a := chaos.NewArena(t, chaos.Config{Engine: "redis", Faults: []string{"flush"}})
+	for seed := uint64(1); seed <= 30; seed++ {
+		o := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
+		if n := len(o.History.Violations); n > 0 {
+			t.Fatalf("round %d: %d violations: %v", seed, n, o.History.Violations[0])
+		}
+		if n := len(o.History.Expected); n > 0 {
+			t.Logf("round %d: %d expected findings: %v", seed, n, o.History.Expected[0])
+			return
+		}
+	}
+	t.Error("no flush has led to two holders")
 }
 
 // report says what is wrong, or how much was done.
