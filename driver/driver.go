@@ -121,9 +121,9 @@ type Request struct {
 	Wait    bool          // wait in the queue until granted
 	Identity
 
-	// OnLost, if set, is called when the engine detects that a granted acquisition is gone: broken,
-	// deleted or taken over. It is called at most once, possibly before Acquire has returned. It
-	// must not block.
+	// OnLost, if set, is called when the engine detects that a granted acquisition is gone: broken
+	// (the cause is ErrBroken), deleted or taken over. It is called at most once, possibly before
+	// Acquire has returned. It must not block.
 	OnLost func(cause error)
 
 	// OnWait, if set, is called once when the request joins the queue, with what the engine knows

@@ -1,6 +1,7 @@
 package otelfencelock_test
 
 import (
+	"context"
 	"testing"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -12,23 +13,27 @@ import (
 )
 
 // The difference to "none" is what metrics, and metrics and spans, cost for one acquisition and its
-// release. Spans are recorded and then dropped.
+// release in a request that is traced. Spans are recorded and then dropped.
 func BenchmarkOverhead(b *testing.B) {
 	meters := otelfencelock.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())))
-	spans := otelfencelock.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample())))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()))
+	spans := otelfencelock.WithTracerProvider(provider)
+	request, span := provider.Tracer("test").Start(b.Context(), "request")
+	defer span.End()
 	for _, c := range []struct {
 		what   string
+		ctx    context.Context
 		tracer *fencelock.Tracer
 	}{
-		{"none", nil},
-		{"metrics", otelfencelock.NewTracer(meters, otelfencelock.WithoutSpans())},
-		{"metrics and spans", otelfencelock.NewTracer(meters, spans)},
+		{"none", b.Context(), nil},
+		{"metrics", b.Context(), otelfencelock.NewTracer(meters, otelfencelock.WithoutSpans())},
+		{"metrics and spans", request, otelfencelock.NewTracer(meters, spans)},
 	} {
 		b.Run(c.what, func(b *testing.B) {
 			locks := fencelock.New(memlock.New(nil), &fencelock.Config{Tracer: c.tracer})
 			b.ReportAllocs()
 			for b.Loop() {
-				lock, err := locks.Acquire(b.Context(), "invoice:42")
+				lock, err := locks.Acquire(c.ctx, "invoice:42")
 				if err != nil {
 					b.Fatal(err)
 				}
