@@ -17,7 +17,7 @@ func (encoder) Encode(attrs attribute.Iterator) string {
 	var words []string
 	for attrs.Next() {
 		a := attrs.Attribute()
-		words = append(words, string(a.Key)+"="+a.Value.Emit())
+		words = append(words, string(a.Key)+"="+a.Value.String())
 	}
 	return strings.Join(words, " ")
 }

@@ -56,7 +56,7 @@ func (p *process) span(t *testing.T, name string, n int) sdk.ReadOnlySpan {
 func attr(s sdk.ReadOnlySpan, key string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
