@@ -4,9 +4,8 @@
 //	locks := fencelock.New(engine, &fencelock.Config{Tracer: tracer})
 //
 // Packages election, cron, semaphore and idempotent report through the Locker that they are given.
-// A limiter of package ratelimit reports with Config.OnDecision: tracer.RateEnd. Create one tracer
-// for the program: it may serve several Lockers. It needs the OpenTelemetry API only; the program
-// chooses the SDK and its exporters.
+// A limiter of package ratelimit reports with Config.OnDecision: tracer.RateEnd. One tracer may serve
+// several Lockers. The package needs the OpenTelemetry API only; the program chooses the SDK.
 //
 // # Metrics
 //
@@ -25,5 +24,6 @@
 //
 // An acquisition and a hold are one span each. Work under a lock belongs to the span of the hold.
 // The span of an acquisition that waited links to the trace of the holder that it waited for, in
-// whatever process that is: the engine stores the traceparent with the lock.
+// whatever process that is: the engine stores the traceparent with the lock. A write that a guard
+// refuses is an event of the current span.
 package otelfencelock

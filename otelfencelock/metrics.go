@@ -105,14 +105,14 @@ func (m *metrics) observe(meter metric.Meter) {
 
 // lockSeries are the attributes of the locks of one class, and what is held and waited for now.
 type lockSeries struct {
-	waiting atomic.Int64
-	holds   lockmetrics.Holds
-
-	add                                  []metric.AddOption // the plain attributes
-	observe                              []metric.ObserveOption
-	free, contended, ended, capped, lost []metric.RecordOption
-	failures, losses                     map[string][]metric.AddOption    // by error.type
-	releases                             map[string][]metric.RecordOption // likewise; "" is a success
+	waiting          atomic.Int64
+	holds            lockmetrics.Holds
+	add              []metric.AddOption // the plain attributes
+	observe          []metric.ObserveOption
+	free, contended  []metric.RecordOption
+	ends             map[string][]metric.RecordOption // by hold.end
+	failures, losses map[string][]metric.AddOption    // by error.type
+	releases         map[string][]metric.RecordOption // likewise; "" is a success
 }
 
 func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
@@ -125,12 +125,13 @@ func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
 		observe:   []metric.ObserveOption{with()},
 		free:      record(contendedKey.Bool(false)),
 		contended: record(contendedKey.Bool(true)),
-		ended:     record(endKey.String("released")),
-		capped:    record(endKey.String("max_hold")),
-		lost:      record(endKey.String("lost")),
+		ends:      map[string][]metric.RecordOption{},
 		failures:  map[string][]metric.AddOption{},
 		losses:    map[string][]metric.AddOption{},
 		releases:  map[string][]metric.RecordOption{"": record()},
+	}
+	for _, word := range lockmetrics.HoldEnds {
+		s.ends[word] = record(endKey.String(word))
 	}
 	for _, word := range lockmetrics.Failures {
 		s.failures[word] = []metric.AddOption{with(errorKey.String(word))}

@@ -100,6 +100,9 @@ func (r *reporter) startHold(ctx context.Context, d fencelock.TraceLock) (contex
 
 // endHold ends the span of a hold.
 func endHold(span trace.Span, d fencelock.TraceHoldEnd) {
+	if d.Max != nil {
+		span.SetAttributes(endKey.String(lockmetrics.HoldEnd(d)))
+	}
 	if d.Lost != nil {
 		span.SetAttributes(errorKey.String(lockmetrics.Loss(d.Lost)))
 		span.SetStatus(codes.Error, d.Lost.Error())

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/otelfencelock"
 )
@@ -116,6 +117,11 @@ func TestFailedSpans(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = p.locks.TryAcquire(t.Context(), "a")
+		f, err := fence.From(lock.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Refuse(lock.Context(), "row", 0)
 		engine.Lose("a")
 		<-lock.Context().Done()
 		_ = lock.Release()
@@ -126,6 +132,9 @@ func TestFailedSpans(t *testing.T) {
 		held, down, lost := p.span(t, "fencelock.acquire", 1), p.span(t, "fencelock.acquire", 2), p.span(t, "fencelock.hold", 0)
 		if attr(held, "error.type") != "held" || held.Status().Code != codes.Unset || len(held.Links()) != 1 {
 			t.Errorf("held: %v, %v, %d links", held.Attributes(), held.Status(), len(held.Links()))
+		}
+		if events := lost.Events(); len(events) == 0 || events[0].Name != "fencelock.fence.refused" {
+			t.Errorf("the hold has the events %v, want the refused write", events)
 		}
 		if attr(down, "error.type") != "unavailable" || down.Status().Code != codes.Error {
 			t.Errorf("unreachable: %v, %v", down.Attributes(), down.Status())

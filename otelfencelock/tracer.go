@@ -13,8 +13,7 @@ import (
 	"github.com/fencelock/fencelock/internal/lockmetrics"
 )
 
-// scope is the name of the instrumentation scope.
-const scope = "github.com/fencelock/fencelock/otelfencelock"
+const scope = "github.com/fencelock/fencelock/otelfencelock" // of the instrumentation
 
 // Option is a setting of NewTracer.
 type Option func(*config)
@@ -119,13 +118,8 @@ func (r *reporter) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
 		return
 	}
 	h.End()
-	switch {
-	case d.Max != nil:
-		r.hold.Record(ctx, d.Held.Seconds(), h.Series.capped...)
-	case d.Lost == nil:
-		r.hold.Record(ctx, d.Held.Seconds(), h.Series.ended...)
-	default:
-		r.hold.Record(ctx, d.Held.Seconds(), h.Series.lost...)
+	r.hold.Record(ctx, d.Held.Seconds(), h.Series.ends[lockmetrics.HoldEnd(d)]...)
+	if d.Lost != nil {
 		r.losses.Add(ctx, 1, h.Series.losses[lockmetrics.Loss(d.Lost)]...)
 	}
 	if span, ok := h.Span.(trace.Span); ok {
@@ -146,8 +140,6 @@ func (r *reporter) releaseEnd(ctx context.Context, d fencelock.TraceReleaseEnd) 
 func (r *reporter) stale(ctx context.Context, d fencelock.TraceStale) {
 	s := r.of(fencelock.TraceLock{Name: d.Name, Mode: d.Mode, Kind: d.Kind, Engine: d.Engine})
 	r.refusals.Add(ctx, 1, s.add...)
-	if r.tracer != nil {
-		trace.SpanFromContext(ctx).AddEvent("fencelock.fence.refused", trace.WithAttributes(
-			attribute.String("fencelock.resource", d.Resource), nameKey.String(d.Name), tokenKey.Int64(d.Token), attribute.Int64("fencelock.floor", d.Floor)))
-	}
+	trace.SpanFromContext(ctx).AddEvent("fencelock.fence.refused", trace.WithAttributes(
+		attribute.String("fencelock.resource", d.Resource), nameKey.String(d.Name), tokenKey.Int64(d.Token), attribute.Int64("fencelock.floor", d.Floor)))
 }

@@ -119,13 +119,8 @@ func (c *Collector) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
 		return
 	}
 	h.End()
-	switch {
-	case d.Max != nil:
-		h.Series.capped.Observe(d.Held.Seconds())
-	case d.Lost == nil:
-		h.Series.ended.Observe(d.Held.Seconds())
-	default:
-		h.Series.lost.Observe(d.Held.Seconds())
+	h.Series.ends[lockmetrics.HoldEnd(d)].Observe(d.Held.Seconds())
+	if d.Lost != nil {
 		h.Series.losses[lockmetrics.Loss(d.Lost)].Inc()
 	}
 }

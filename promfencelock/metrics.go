@@ -74,10 +74,11 @@ type lockSeries struct {
 	waiting atomic.Int64
 	holds   lockmetrics.Holds
 
-	labels                                         []string // without spare capacity: append copies it
-	free, contended, ended, capped, lost, released prometheus.Observer
-	failures, losses                               map[string]prometheus.Counter // by error_type
-	refusals, terms                                prometheus.Counter            // terms is nil unless it is an election
+	labels                    []string // without spare capacity: append copies it
+	free, contended, released prometheus.Observer
+	ends                      map[string]prometheus.Observer // by hold_end
+	failures, losses          map[string]prometheus.Counter  // by error_type
+	refusals, terms           prometheus.Counter             // terms is nil unless it is an election
 }
 
 func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
@@ -87,13 +88,14 @@ func (m *metrics) newLockSeries(l lockmetrics.Labels) *lockSeries {
 		labels:    values[:4:4],
 		free:      m.acquire.WithLabelValues(with("false")...),
 		contended: m.acquire.WithLabelValues(with("true")...),
-		ended:     m.hold.WithLabelValues(with("released")...),
-		capped:    m.hold.WithLabelValues(with("max_hold")...),
-		lost:      m.hold.WithLabelValues(with("lost")...),
 		released:  m.release.WithLabelValues(with("")...),
 		refusals:  m.refusals.WithLabelValues(values...),
+		ends:      map[string]prometheus.Observer{},
 		failures:  map[string]prometheus.Counter{},
 		losses:    map[string]prometheus.Counter{},
+	}
+	for _, word := range lockmetrics.HoldEnds {
+		s.ends[word] = m.hold.WithLabelValues(with(word)...)
 	}
 	for _, word := range lockmetrics.Failures {
 		s.failures[word] = m.failures.WithLabelValues(with(word)...)

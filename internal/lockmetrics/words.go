@@ -34,6 +34,20 @@ func Failure(err error) string {
 	return Other
 }
 
+// HoldEnds are the values of hold.end.
+var HoldEnds = []string{"released", "max_hold", "lost"}
+
+// HoldEnd returns how a hold ended.
+func HoldEnd(d fencelock.TraceHoldEnd) string {
+	switch {
+	case d.Max != nil:
+		return "max_hold"
+	case d.Lost != nil:
+		return "lost"
+	}
+	return "released"
+}
+
 // Losses are the values of error.type of a lost lock.
 var Losses = []string{"expired", "broken", "gone"}
 
