@@ -24,8 +24,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// unreleased are the modules that only work on the repository uses.
-var unreleased = []string{"bench", "tools", "tools/dist"}
+// unreleased are the folders of modules that only work on the repository uses.
+var unreleased = []string{"bench", "tools"}
 
 // nested is a nested module.
 type nested struct {
@@ -110,7 +110,8 @@ func released(ctx context.Context, root string) (all []nested, err error) {
 	}
 	for _, name := range strings.Fields(files) {
 		dir := path.Dir(name)
-		if dir == "." || slices.Contains(unreleased, dir) || slices.Contains(strings.Split(dir, "/"), "testdata") {
+		top, _, _ := strings.Cut(dir, "/")
+		if dir == "." || slices.Contains(unreleased, top) || slices.Contains(strings.Split(dir, "/"), "testdata") {
 			continue
 		}
 		n, err := readModule(root, dir)

@@ -55,7 +55,7 @@ func commit(t *testing.T, dir string) {
 }
 
 // repository makes a root module with a nested one that is a command, one that does not require the
-// root module, and one that is not released.
+// root module, and two that are not released.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,6 +67,8 @@ func repository(t *testing.T) string {
 		"vet/go.mod":    "module example.com/lib/vet\n\ngo 1.26.0\n",
 		"vet/main.go":   "// Command vet needs no library.\npackage main\n\nfunc main() {}\n",
 		"bench/go.mod":  "module example.com/lib/bench\n\ngo 1.26.0\n\nreplace example.com/lib => ..\n\nrequire example.com/lib v0.0.0\n",
+		// The path of another project, as for a run of its tests.
+		"bench/other/go.mod": "module example.com/other/v10\n\ngo 1.26.0\n",
 	})
 	must(t, dir, nil, "git", "init", "-q")
 	commit(t, dir)
