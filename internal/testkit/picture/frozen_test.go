@@ -17,7 +17,7 @@ import (
 func TestRunsFrozenHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartRedis(t)
-	const lease = 3 * time.Second
+	const lease = 4 * time.Second
 	o := orders{Kind: "redis", Addrs: []string{server.Addr()}, File: guardedFile(t), TTL: lease, Work: 900 * time.Millisecond}
 	a := hire(t, o)
 	o.Work *= 2

@@ -38,8 +38,8 @@ var recordTo = flag.String("record", "", "store the runs for the pictures of thi
 func TestMain(m *testing.M) { crew.Main(m, map[string]crew.Job{"hold": crew.Of(hold)}) }
 
 const (
-	ttl  = 9 * time.Second // a third of it is longer than a failover, so that it comes between two renewals
-	lag  = 3 * time.Second // of the replica of a Redis with quarantine
+	ttl  = 6 * time.Second
+	lag  = 5 * time.Second // of the replica of a Redis with quarantine
 	name = "report"
 )
 
