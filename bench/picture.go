@@ -120,7 +120,7 @@ func recordCost(a *arena, s settings, on string) (any, error) {
 			curves[i].Points = append(curves[i].Points, [2]float64{float64(n), float64(int64(cost*10)) / 10})
 		}
 		if c.renews {
-			for _, n := range or(s, []int{100, 1000, 10_000, 100_000}, []int{100, 1000, 10_000}) {
+			for _, n := range or(s, []int{1000, 10_000, 100_000}, []int{1000, 10_000}) {
 				got, err := a.treasure(c, n, s)
 				if err != nil {
 					return nil, err

@@ -8,14 +8,9 @@ import (
 	"strings"
 )
 
-// width is that of every picture, in pixels. On a phone it is shown at half of that, so no text is
-// smaller than small.
-const width = 640
-
-// The sizes of text.
 const (
-	size  = 15
-	small = 13
+	width = 640 // of every picture, in pixels; a phone shows it at half of that
+	small = 13  // the size of the smallest text
 )
 
 // style has the colours of both schemes. A picture has a background of its own, so that it can be
