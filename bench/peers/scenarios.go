@@ -52,13 +52,13 @@ var scenarios = []scenario{
 		name: "rueidislock-partition", peer: "rueidislock", module: moduleRueidis,
 		fault:  "a renewal without an answer may take as long as the lease that it asks for",
 		thread: "https://github.com/redis/rueidis/pull/924",
-		run:    overlapping("rueidislock", 5*time.Second, partitioned, "fencelock, Redis"),
+		run:    overlapping("rueidislock", 5*time.Second, partitioned, "fencelock, Redis", 3),
 	},
 	{
 		name: "etcd-partition", peer: "etcd mutex", module: moduleEtcd,
 		fault:  "the session of a partitioned holder ends after the next client has the lock",
 		thread: "https://github.com/etcd-io/etcd/issues/10811",
-		run:    overlapping("etcd mutex", 5*time.Second, partitioned, "fencelock, PostgreSQL"),
+		run:    overlapping("etcd mutex", 5*time.Second, partitioned, "fencelock, PostgreSQL", 4),
 	},
 	{
 		name: "etcd-waiter-expired", peer: "etcd mutex", module: moduleEtcd,
@@ -82,6 +82,6 @@ var scenarios = []scenario{
 		name: "pglock-partition", peer: "cirello.io/pglock",
 		fault:  "a holder whose heartbeats fail keeps its lock",
 		thread: "https://github.com/cirello-io/pglock/issues/18",
-		run:    overlapping("cirello pglock (rewritten)", 5*time.Second, partitioned, "fencelock, PostgreSQL"),
+		run:    overlapping("cirello pglock (rewritten)", 5*time.Second, partitioned, "fencelock, PostgreSQL", 1),
 	},
 }

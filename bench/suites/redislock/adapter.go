@@ -59,8 +59,11 @@ func (c *Client) ObtainMulti(ctx context.Context, keys []string, ttl time.Durati
 		var grant driver.Grant
 		err := opt.retry(ctx, func() (again bool, err error) {
 			grant, err = c.engine.Acquire(ctx, driver.Request{Name: key, TTL: ttl, Identity: driver.Identity{Note: opt.metadata()}})
-			if errors.Is(err, driver.ErrHeld) {
+			switch {
+			case errors.Is(err, driver.ErrHeld):
 				return true, ErrNotObtained
+			case err != nil && ctx.Err() != nil: // while the server was asked
+				return false, errors.Join(ErrNotObtained, ctx.Err())
 			}
 			return false, err
 		})
