@@ -113,20 +113,21 @@ func (c *Config) margin(ttl time.Duration) time.Duration {
 
 // check returns an ErrInvalid for negative, contradictory or too long durations.
 func (c *Config) check(o Options, leased bool) error {
-	for _, d := range []time.Duration{o.TTL, o.Wait, o.Grace, o.MinHold, o.MaxHold, c.Margin, c.ReleaseTimeout} {
-		if d > driver.MaxDuration {
-			return fmt.Errorf("%w: %v is longer than ten years", ErrInvalid, d)
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"TTL", o.TTL}, {"wait limit", o.Wait}, {"grace", o.Grace}, {"minimum hold", o.MinHold}, {"maximum hold", o.MaxHold},
+		{"margin", c.Margin}, {"release timeout", c.ReleaseTimeout},
+	} {
+		switch {
+		case d.value < 0:
+			return fmt.Errorf("%w: the %s %v is negative", ErrInvalid, d.name, d.value)
+		case d.value > driver.MaxDuration:
+			return fmt.Errorf("%w: the %s %v is longer than ten years", ErrInvalid, d.name, d.value)
 		}
 	}
-	switch margin := c.margin(o.TTL); {
-	case o.Wait < 0:
-		return fmt.Errorf("%w: the wait limit %v is negative", ErrInvalid, o.Wait)
-	case o.MaxHold < 0:
-		return fmt.Errorf("%w: the maximum hold %v is negative", ErrInvalid, o.MaxHold)
-	case margin < 0 || o.Grace < 0 || c.ReleaseTimeout < 0:
-		return fmt.Errorf("%w: margin %v, grace %v and release timeout %v: none of them may be negative",
-			ErrInvalid, margin, o.Grace, c.ReleaseTimeout)
-	case o.TTL > 0 && leased && margin+o.Grace > o.TTL-o.TTL*5/12:
+	if margin := c.margin(o.TTL); leased && margin+o.Grace > o.TTL-o.TTL*5/12 {
 		return fmt.Errorf("%w: margin %v and grace %v leave too little of the TTL %v to renew it in time: set a longer TTL or a shorter grace",
 			ErrInvalid, margin, o.Grace, o.TTL)
 	}

@@ -388,6 +388,30 @@ func TestBadInputIsRefusedBeforeAnything(t *testing.T) {
 	_ = lock.Release()
 }
 
+// TestWrongDurationsAreNamed: the error says which option is negative or too long.
+func TestWrongDurationsAreNamed(t *testing.T) {
+	for _, wrong := range []time.Duration{-time.Second, 100 * 366 * 24 * time.Hour} {
+		for name, c := range map[string]struct {
+			cfg  fencelock.Config
+			opts fencelock.Options
+		}{
+			"TTL":             {opts: fencelock.Options{TTL: wrong}},
+			"wait limit":      {opts: fencelock.Options{Wait: wrong}},
+			"grace":           {opts: fencelock.Options{Grace: wrong}},
+			"minimum hold":    {opts: fencelock.Options{MinHold: wrong}},
+			"maximum hold":    {opts: fencelock.Options{MaxHold: wrong}},
+			"margin":          {cfg: fencelock.Config{Margin: wrong}},
+			"release timeout": {cfg: fencelock.Config{ReleaseTimeout: wrong}},
+		} {
+			locks, _ := newLocks(c.cfg)
+			_, err := locks.With(c.opts).Acquire(t.Context(), "a")
+			if !errors.Is(err, fencelock.ErrInvalid) || !strings.Contains(err.Error(), "the "+name+" "+wrong.String()) {
+				t.Errorf("%s %v: %v", name, wrong, err)
+			}
+		}
+	}
+}
+
 func TestErrIsNotInTheWayOfRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{TTL: 10 * time.Second})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/filelock"
-	"github.com/fencelock/fencelock/memlock"
 )
 
 // capped are options with a maximum hold and a grace.
@@ -186,12 +185,4 @@ func TestMaxHoldWithoutALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Release()
-}
-
-// TestMaxHoldIsChecked: a negative maximum hold is ErrInvalid.
-func TestMaxHoldIsChecked(t *testing.T) {
-	locks := fencelock.New(memlock.New(nil), nil).With(fencelock.Options{MaxHold: -1})
-	if _, err := locks.Acquire(t.Context(), "a"); !errors.Is(err, fencelock.ErrInvalid) {
-		t.Error(err)
-	}
 }
