@@ -22,8 +22,11 @@ type Locker struct {
 	renewer *renewer
 }
 
-// New returns a Locker on engine. It does no I/O. cfg may be nil.
+// New returns a Locker on engine. It does no I/O. cfg may be nil. It panics if engine is nil.
 func New(engine Engine, cfg *Config) *Locker {
+	if engine == nil {
+		panic("fencelock: New needs an engine, such as that of goredis.New or pglock.New")
+	}
 	full := cfg.withDefaults()
 	return &Locker{
 		engine:  engine,

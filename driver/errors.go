@@ -47,6 +47,13 @@ const nobody = "nobody"
 // Error says who holds the name, since when and until when.
 func (e *HeldError) Error() string {
 	var b strings.Builder
+	if e.PID == 0 && e.Owner == nobody {
+		fmt.Fprintf(&b, "%q is closed by a minimum hold", e.Name)
+		if !e.Until.IsZero() {
+			fmt.Fprintf(&b, " until %s", e.Until.Format(time.RFC3339))
+		}
+		return b.String()
+	}
 	fmt.Fprintf(&b, "%q is held", e.Name)
 	if e.PID != 0 {
 		fmt.Fprintf(&b, " by pid %d on %s", e.PID, e.Host)
@@ -61,7 +68,7 @@ func (e *HeldError) Error() string {
 	}
 	if !e.Until.IsZero() {
 		fmt.Fprintf(&b, " until %s", e.Until.Format(time.RFC3339))
-		if e.PID != 0 || e.Owner != "" && e.Owner != nobody { // a minimum hold without a holder is not renewed
+		if e.PID != 0 || e.Owner != "" { // only a holder renews
 			b.WriteString(" unless renewed")
 		}
 	}

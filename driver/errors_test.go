@@ -121,7 +121,7 @@ func TestHeldError(t *testing.T) {
 		{driver.HeldError{Name: "n", Owner: "o", Identity: who}, `"n" is held by pid 12 on a.example (nightly)`},
 		{driver.HeldError{Name: "n", Since: at, Until: at.Add(time.Minute)},
 			`"n" is held since 2026-01-02T03:04:05Z until 2026-01-02T03:05:05Z`},
-		{driver.HeldError{Name: "n", Owner: "nobody", Until: at}, `"n" is held by nobody until 2026-01-02T03:04:05Z`},
+		{driver.HeldError{Name: "n", Owner: "nobody", Until: at}, `"n" is closed by a minimum hold until 2026-01-02T03:04:05Z`},
 		{driver.HeldError{Name: "n", Owner: "o", Until: at}, `"n" is held by o until 2026-01-02T03:04:05Z unless renewed`},
 		{driver.HeldError{Name: "n", Identity: who, Until: at},
 			`"n" is held by pid 12 on a.example (nightly) until 2026-01-02T03:04:05Z unless renewed`},

@@ -117,6 +117,9 @@ func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine fu
 		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", termtext.Word(raw))
 	}
 	s, ok := schemes[u.Scheme]
+	if port, isPort := strings.CutPrefix(raw, u.Scheme+":"); !ok && isPort && digits(port) {
+		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write redis://%[1]s or postgres://%[1]s", termtext.Word(raw))
+	}
 	if !ok {
 		known := slices.Sorted(maps.Keys(schemes))
 		return nil, nil, fmt.Errorf("%s: unknown scheme%s (known: %s)",
@@ -214,3 +217,9 @@ func openMemory(_ context.Context, u *url.URL) (driver.Engine, func() error, err
 
 // nothingToClose closes an engine without connections.
 func nothingToClose() error { return nil }
+
+// digits reports whether s begins with digits, as the rest of host:port/path does.
+func digits(s string) bool {
+	s, _, _ = strings.Cut(s, "/")
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}

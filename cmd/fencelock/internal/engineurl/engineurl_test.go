@@ -46,6 +46,18 @@ func TestUnknownScheme(t *testing.T) {
 	}
 }
 
+// TestHostWithoutScheme: a host and a port are not taken for a scheme.
+func TestHostWithoutScheme(t *testing.T) {
+	for raw, want := range map[string]string{
+		"localhost:6379":    "localhost:6379: the URL has no scheme; write redis://localhost:6379 or postgres://localhost:6379",
+		"db.example:5432/x": "db.example:5432/x: the URL has no scheme; write redis://db.example:5432/x or postgres://db.example:5432/x",
+	} {
+		if _, _, err := engineurl.Open(t.Context(), raw); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", raw, err, want)
+		}
+	}
+}
+
 func TestOpenEngines(t *testing.T) {
 	for raw, want := range map[string]string{
 		"mem:":                "memory",
