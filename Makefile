@@ -125,7 +125,7 @@ sim-long: ## the same, five times as long
 .PHONY: chaos soak
 chaos: cc redis postgres ## ten minutes of faults on real servers of all engines, with tables and pages
 	@.ci/chaos
-soak: cc redis postgres ## the same until a million acquisitions are checked, which takes hours
+soak: cc redis postgres ## the same until a million acquisitions are checked, which takes an hour
 	@.ci/chaos 1000000
 
 .PHONY: bench bench-quick

@@ -35,6 +35,7 @@ type Config struct {
 	Engine   string        // one of Engines: its servers are started
 	Own      *Own          // or an engine that runs already
 	Workers  int           // processes; 5 by default
+	Twins    int           // how many locks there are of each kind; 3 by default
 	TTL      time.Duration // of the locks; 1 s by default
 	Rate     float64       // acquires in a second, of all workers together, at most; no limit by default
 	Faults   []string      // by default those after which the engine promises one holder
@@ -86,7 +87,7 @@ type Arena struct {
 // NewArena starts the servers. They end with t.
 func NewArena(t hosttest.TB, c Config) *Arena {
 	t.Helper()
-	c.Workers, c.TTL = cmp.Or(c.Workers, 5), cmp.Or(c.TTL, time.Second)
+	c.Workers, c.Twins, c.TTL = cmp.Or(c.Workers, 5), cmp.Or(c.Twins, defaultTwins), cmp.Or(c.TTL, time.Second)
 	c.Hunting = c.Hunting || c.Sabotage != ""
 	if c.Live == nil {
 		c.Live = &Live{}
@@ -195,9 +196,9 @@ func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
 // names are those of all locks.
 func (a *Arena) names() []string {
 	if a.Own != nil {
-		return names(a.Own.Names)
+		return names(a.Own.Names, a.Twins)
 	}
-	return names("")
+	return names("", a.Twins)
 }
 
 // tempo is that of storms of faults, or where something is to be found, that of faults each of which

@@ -31,12 +31,12 @@ func startCluster(t hosttest.TB) servers {
 			}
 		}
 	})
-	owners := map[string]*redistest.Redis{}
-	for _, name := range names("") {
-		owners[name] = c.Owner(t, c.Slot("lock:"+name))
-	}
+	owners := map[string]*redistest.Redis{} // of names that have moved
 	s.move = func(name string, r *rand.Rand) (end func()) {
 		slot, from := c.Slot("lock:"+name), owners[name]
+		if from == nil {
+			from = c.Owner(t, slot)
+		}
 		to := from
 		for to == from {
 			to = c.Nodes()[r.IntN(len(c.Nodes()))]

@@ -29,7 +29,7 @@ func (r *round) launch(worker int) {
 	r.t.Helper()
 	r.births++
 	j := job{
-		Kind: r.Engine, Known: known{TTL: r.TTL}, Worker: lane(worker), Process: fmt.Sprintf("%s-%d", lane(worker), r.births),
+		Kind: r.Engine, Known: known{TTL: r.TTL}, Twins: r.Twins, Worker: lane(worker), Process: fmt.Sprintf("%s-%d", lane(worker), r.births),
 		Dir: r.dir, Seed: r.seed<<16 + r.births, Sabotage: r.Sabotage,
 	}
 	if r.Own != nil {

@@ -129,7 +129,7 @@ func (r *round) move(f Fault, random *rand.Rand, begin, end func(func()) step) [
 				return
 			}
 		}
-		all := names("")
+		all := r.names()
 		done := r.servers.move(all[random.IntN(len(all))], random)
 		r.moving = func() { done(); r.moving = nil }
 	}), end(finish)}

@@ -31,6 +31,7 @@ type job struct {
 	Known    known  // its servers
 	URL      string // of somebody's own engine; it may hold a password
 	Names    string // what the names of all locks begin with
+	Twins    int    // how many names there are of each kind
 	Worker   string // the lane
 	Process  string // the name of this process, unique in the run
 	Dir      string // of the histories and the guarded counters

@@ -25,13 +25,13 @@ const (
 
 	longName, plainName, sharedName, limitedName, minimumName = "long", "plain", "shared", "limited", "minimum"
 
-	// twins are how many names there are of each kind but the long one: a holder that was killed or
-	// frozen stops everybody at one of them only.
-	twins = 3
+	// defaultTwins are how many names there are of each kind but the long one: a holder that was
+	// killed or frozen stops everybody at one of them only.
+	defaultTwins = 3
 )
 
 // names are those of all locks, after a prefix.
-func names(prefix string) []string {
+func names(prefix string, twins int) []string {
 	all := []string{prefix + longName}
 	for i := range twins {
 		for _, kind := range []string{plainName, sharedName, limitedName, minimumName} {
@@ -239,13 +239,13 @@ func (h *hand) wish() (w wish) {
 			w.opts.Shared, w.opts.Limit = true, 2
 		}
 	}
-	twin := h.rand.IntN(2 * twins)
-	if twin >= twins {
+	twin := h.rand.IntN(2 * h.Twins)
+	if twin >= h.Twins {
 		twin = 0 // one of them is sought after
 	}
 	w.names = []string{fmt.Sprint(h.Names+kind, twin)}
 	if kind != minimumName && h.rand.IntN(6) == 0 { // a set of two
-		w.names = append(w.names, fmt.Sprint(h.Names+kind, (twin+1)%twins))
+		w.names = append(w.names, fmt.Sprint(h.Names+kind, (twin+1)%h.Twins))
 		slices.Sort(w.names) // as those of a set
 	}
 	return w

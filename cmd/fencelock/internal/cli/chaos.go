@@ -27,6 +27,7 @@ type chaosCmd struct {
 	For      time.Duration
 	Seed     uint64
 	Workers  int
+	Names    int // of each kind of lock
 	TTL      time.Duration
 	Faults   string
 	Rate     int    // acquires in a second; 0 means the default
@@ -78,6 +79,8 @@ func (c *chaosCmd) flags(cmd *cobra.Command, sabotages []string) {
 	f.Uint64Var(&c.Seed, "seed", 0, "`SEED` of the faults, to repeat them. Default: a random one.")
 	c.Workers = 5
 	f.Var(number{&c.Workers, 2}, "workers", "How many worker processes compete.")
+	c.Names = 3
+	f.Var(number{&c.Names, 2}, "names", "How many locks there are of each kind: plain, shared, limited and minimum hold.")
 	f.DurationVar(&c.TTL, "ttl", time.Second, "TTL of the locks.")
 	f.StringVar(&c.Faults, "faults", "safe", "`FAULTS`: safe, all (also those that can lead to two holders), or names, separated by commas.")
 	f.IntVar(&c.Rate, "rate", 0, "At most `N` acquires per second, of all workers. Default: 200 with a URL, no limit with --engine.")
@@ -133,7 +136,7 @@ func (c *chaosCmd) faults(safe, unsafe []string) ([]string, error) {
 func (c *chaosCmd) Run(a *app) error {
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
-	config := chaos.Config{Engine: c.Engine, Workers: c.Workers, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
+	config := chaos.Config{Engine: c.Engine, Workers: c.Workers, Twins: c.Names, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
 	if c.Engine == "" {
 		return c.onOwn(ctx, a, config)
 	}
@@ -208,6 +211,7 @@ func (c *chaosCmd) again(report *chaos.Report) string {
 	add("for", report.Last.Length.Round(time.Second).String(), "")
 	add("seed", fmt.Sprint(report.Last.Seed), "")
 	add("workers", fmt.Sprint(c.Workers), "5")
+	add("names", fmt.Sprint(c.Names), "3")
 	add("ttl", c.TTL.String(), "1s")
 	add("faults", c.Faults, "safe")
 	add("sabotage", c.Sabotage, "")
