@@ -178,7 +178,7 @@ func (r *results) with(more ...attribute.KeyValue) metric.MeasurementOption {
 
 func (m *metrics) newJob(l lockmetrics.Labels) *results {
 	r := newResults(l)
-	for _, outcome := range []string{"ok", "failed"} {
+	for _, outcome := range []string{"ok", "failed", "late", "error"} {
 		m.ticks.Add(context.Background(), 0, r.with(resultKey.String(outcome)))
 	}
 	return r

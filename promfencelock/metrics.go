@@ -115,7 +115,7 @@ type labels struct{ engine, class string }
 func newLabels(l lockmetrics.Labels) *labels { return &labels{l.Engine, l.Class} }
 
 func (m *metrics) newJob(l lockmetrics.Labels) *labels {
-	for _, outcome := range []string{"ok", "failed"} {
+	for _, outcome := range []string{"ok", "failed", "late", "error"} {
 		m.ticks.WithLabelValues(l.Engine, l.Class, outcome)
 	}
 	return newLabels(l)
