@@ -1,4 +1,4 @@
-// Package browser opens the page of a chaos run in a real Chromium.
+// Package browser opens the pages that fencelock writes in a real Chromium.
 package browser
 
 import (
@@ -20,7 +20,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var pictures = flag.String("pictures", "", "keep the screenshots in this `folder`")
+var (
+	pictures = flag.String("pictures", "", "keep the screenshots in this `folder`")
+	settle   = flag.Duration("settle", 0, "how `long` a live page runs before its picture")
+)
 
 // The browser and the sample pages are the same for all tests.
 var (
@@ -106,8 +109,14 @@ type tab struct {
 // open opens a sample. The test fails if the page writes to the console or asks for anything else.
 func open(t *testing.T, l look) *tab {
 	t.Helper()
+	return visit(t, l, "file://"+filepath.Join(samples, l.sample+".html"))
+}
+
+// visit opens a page, which may ask only for itself and, if it ends with a slash, for what is below.
+func visit(t *testing.T, l look, url string) *tab {
+	t.Helper()
 	ctx, closeTab := chromedp.NewContext(chrome)
-	b := &tab{t: t, ctx: ctx, url: "file://" + filepath.Join(samples, l.sample+".html")}
+	b := &tab{t: t, ctx: ctx, url: url}
 	t.Cleanup(func() {
 		closeTab()
 		b.mu.Lock()
@@ -155,7 +164,7 @@ func command[P, R any](c cdp.Command[P, R], params P) step {
 
 func (b *tab) listen(event any) {
 	if e, ok := event.(*network.EventRequestWillBeSent); ok {
-		if address, _, _ := strings.Cut(e.Request.URL, "#"); address != b.url {
+		if address, _, _ := strings.Cut(e.Request.URL, "#"); address != b.url && !(strings.HasSuffix(b.url, "/") && strings.HasPrefix(address, b.url)) && !strings.HasPrefix(address, "data:") {
 			b.problem("a request: " + address)
 		}
 	}
@@ -198,7 +207,7 @@ func (b *tab) number(expression string) float64 {
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	if _, err := chromedp.Run(b.ctx, chromedp.Poll[chromedp.Void](expression)); err != nil {
-		view := value(b, chromedp.Evaluate[string](`document.getElementById("view").textContent + " at " + location.hash`))
+		view := value(b, chromedp.Evaluate[string](`document.querySelector("#view, body").innerText + " at " + location.hash`))
 		b.t.Fatalf("%v; waited for %s; the view is %q", err, expression, view)
 	}
 }

@@ -1,0 +1,171 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+)
+
+const (
+	defaultInterval = 500 * time.Millisecond
+	share           = 10               // the hub spends at most 1/share of its time listing locks
+	jobShare        = 100              // and 1/jobShare listing jobs
+	jobInterval     = 10 * time.Second // the least time between two lists of jobs
+	patience        = 5 * time.Second  // how long a list may take
+	jobPatience     = 30 * time.Second // the same for jobs
+)
+
+// hub reads the engine for all viewers together.
+type hub struct {
+	locks *fencelock.Locker
+	cfg   Config
+	soon  chan struct{} // asks for a look before its time
+
+	looking sync.Mutex // held during a look, so there is one at a time
+	next    time.Time  // when the next look is due; guarded by looking
+
+	mu      sync.Mutex // guards what follows
+	viewers map[*viewer]bool
+	running bool // whether run runs
+	past    history
+	jobs    jobs
+}
+
+// viewer is one window that shows the page.
+type viewer struct {
+	changed  chan struct{} // has an element after a look
+	wantJobs bool
+}
+
+// jobs is the last list of jobs.
+type jobs struct {
+	list []cron.Status
+	err  error
+	at   time.Time // when it was read; zero before the first list
+	next time.Time // when it may be read again
+}
+
+func newHub(locks *fencelock.Locker, cfg Config) *hub {
+	return &hub{locks: locks, cfg: cfg, soon: make(chan struct{}, 1), viewers: map[*viewer]bool{}, past: newHistory(cfg)}
+}
+
+// join adds a viewer. The first one starts the looks.
+func (h *hub) join(v *viewer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.viewers[v] = true
+	if !h.running {
+		h.running = true
+		go h.run() // ends at its next look after the last viewer has left
+	}
+}
+
+// leave removes a viewer.
+func (h *hub) leave(v *viewer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.viewers, v)
+}
+
+// count returns the number of viewers.
+func (h *hub) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.viewers)
+}
+
+// run looks as long as there are viewers.
+func (h *hub) run() {
+	for {
+		wantJobs, ends := h.wanted()
+		if ends {
+			return
+		}
+		pause := h.look(context.Background())
+		if wantJobs {
+			h.readJobs()
+		}
+		h.tell()
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-h.soon:
+			timer.Stop()
+		}
+	}
+}
+
+// wanted reports whether a viewer shows jobs, and whether run ends because there is no viewer.
+func (h *hub) wanted() (wantJobs, ends bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for v := range h.viewers {
+		wantJobs = wantJobs || v.wantJobs
+	}
+	h.running = len(h.viewers) > 0
+	return wantJobs, !h.running
+}
+
+// tell notifies every viewer. A viewer that has not yet read the last notice needs no other.
+func (h *hub) tell() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for v := range h.viewers {
+		select {
+		case v.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// hurry makes the next look due, after the page itself has changed something.
+func (h *hub) hurry() {
+	h.looking.Lock()
+	h.next = time.Time{}
+	h.looking.Unlock()
+	select {
+	case h.soon <- struct{}{}:
+	default:
+	}
+}
+
+// look lists the locks if that is due, and returns how long the result is fresh.
+func (h *hub) look(ctx context.Context) time.Duration {
+	h.looking.Lock()
+	defer h.looking.Unlock()
+	asked := time.Now()
+	if fresh := h.next.Sub(asked); fresh > 0 {
+		return fresh
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list, err := h.locks.List(ctx, h.cfg.Prefix)
+	now := time.Now()
+	pause := max(h.cfg.Interval, (share-1)*now.Sub(asked))
+	h.next = now.Add(pause)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.past.add(list, err, now, now.Sub(asked))
+	return pause
+}
+
+// readJobs lists the jobs if that is due.
+func (h *hub) readJobs() {
+	h.mu.Lock()
+	next := h.jobs.next
+	h.mu.Unlock()
+	asked := time.Now()
+	if asked.Before(next) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), jobPatience)
+	defer cancel()
+	list, err := cron.List(ctx, h.locks, h.cfg.Prefix)
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.jobs = jobs{list: list, err: err, at: now, next: now.Add(max(jobInterval, (jobShare-1)*now.Sub(asked)))}
+}
