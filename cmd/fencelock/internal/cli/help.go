@@ -75,7 +75,7 @@ var startCodes = []explained{
 func addCommonCodes(root *cobra.Command) {
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		all := append(explanations(cmd.Annotations[exitCodes]), commonCodes...)
-		if cmd == root || cmd.GroupID == useLocks {
+		if cmd == root || cmd.Flags().Lookup("command") != nil {
 			all = append(all, startCodes...)
 		}
 		slices.SortStableFunc(all, func(a, b explained) int {
