@@ -5,7 +5,6 @@ package cli
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
@@ -48,7 +46,7 @@ func newAcquire(a *app) *cobra.Command {
 		Use: "acquire [flags] NAME", GroupID: useLocks, Short: "Acquire a lock that outlives this command.",
 		Long: `Prints the fencing token and a handle of the lock, and leaves a process behind that holds it, the keeper. The lock ends with "fencelock release HANDLE", when the time of --max-hold is over, with the process of --with-pid, or when the keeper is killed.
 
-If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or a few seconds later. Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
+If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or at most 5 seconds later. Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
 		Example: `fencelock acquire nightly --max-hold 1h --detach
 eval "$(fencelock acquire -x nightly --max-hold 1h --with-pid $$)"
 fencelock release "$FENCELOCK_HANDLE"`,
@@ -56,7 +54,9 @@ fencelock release "$FENCELOCK_HANDLE"`,
 			argumentRows: table([]explained{nameRow}),
 			exitCodes: table([]explained{
 				{"71", "fencelock could not start the keeper"},
+				{"74", "stdout could not be written, and the lock was released"},
 				{"75", "the lock is busy, or the time of -w was over (-E changes this)"},
+				{"128+n", "signal n arrived during the wait"},
 			}),
 		},
 		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
@@ -137,6 +137,11 @@ func (c *acquireCmd) hire(a *app) error {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), keeperVariable+"=1"), fileOf(a.stderr), []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	answer, err := cmd.StdinPipe()
+	if err != nil {
+		return &exitError{code: exitStart, err: err}
+	}
+	outliveReaders() // the keeper must learn that nobody has read the handle
 	signals := make(chan os.Signal, 1)
 	supervise.Notify(signals, supervise.EndSignals...)
 	defer signal.Stop(signals)
@@ -157,10 +162,12 @@ func (c *acquireCmd) hire(a *app) error {
 		return exitOf(cmd.ProcessState)
 	}
 	if err := a.print(k, c.text(k)); err != nil {
-		_ = cmd.Process.Signal(unix.SIGTERM) // nobody knows the handle
+		_ = answer.Close() // nobody knows the handle, so the keeper releases the lock
+		_ = cmd.Wait()
 		return err
 	}
-	return nil
+	_, err = answer.Write([]byte("\n"))
+	return err
 }
 
 // exitOf returns the exit code of a keeper without a lock as an error.
@@ -186,57 +193,6 @@ const handleVariable = "FENCELOCK_HANDLE"
 // handleOf returns the handle of an acquisition.
 func handleOf(name, owner string) string { return owner + ":" + name }
 
-// keep acquires the lock, reports it and holds it until it ends.
-func (c *acquireCmd) keep(a *app) error {
-	report := os.NewFile(keeperLink, "report")
-	unix.CloseOnExec(keeperLink)
-	engine, closeEngine, err := a.open(a.ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = closeEngine() }()
-	watched, err := c.watch()
-	if err != nil {
-		return err
-	}
-	line := newWaitLine(a, c.Name, logEvery)
-	locker := fencelock.New(engine, nil).With(fencelock.Options{
-		TTL: c.TTL, Grace: c.grace(), MaxHold: c.MaxHold, Wait: c.Wait.limit, Note: c.Note, OnWait: line.update,
-		Shared: c.Shared || c.Limit > 0, Limit: c.Limit, Weight: c.Weight,
-	})
-	take := locker.Acquire
-	if c.atOnce() {
-		take = locker.TryAcquire
-	}
-	lock, signals, err := a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) })
-	line.stop()
-	if err != nil {
-		return busy(err, c.Conflict)
-	}
-	defer lock.Release() // if it fails, the lease expires
-	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
-	if err := json.NewEncoder(report).Encode(k); err != nil {
-		return exitWith(exitOutput) // the process that asked for the lock has ended
-	}
-	report.Close()
-	supervise.Withdraw()
-	select {
-	case <-watched.ended:
-		return nil
-	case <-signals:
-	case <-lock.Context().Done():
-		if loss, ok := errors.AsType[*fencelock.LostError](lock.Err()); ok && errors.Is(loss.Reason, driver.ErrBroken) && strings.Contains(loss.Reason.Error(), releaseReason) {
-			return nil
-		}
-	}
-	watched.send(c.signal)
-	select {
-	case <-watched.ended:
-	case <-time.After(c.grace()):
-	}
-	return nil
-}
-
 // busy gives a refusal the exit code of --conflict-exit-code.
 func busy(err error, code int) error {
 	if errors.Is(err, driver.ErrHeld) {
@@ -246,7 +202,12 @@ func busy(err error, code int) error {
 }
 
 // grace is how long the process of --with-pid may work after the signal.
-func (c *acquireCmd) grace() time.Duration { return min(5*time.Second, c.TTL/3) }
+func (c *acquireCmd) grace() time.Duration {
+	if c.Detach {
+		return 0
+	}
+	return min(5*time.Second, c.TTL/3)
+}
 
 // watch returns the process of --with-pid. With --detach it never ends.
 func (c *acquireCmd) watch() (*neighbour, error) {

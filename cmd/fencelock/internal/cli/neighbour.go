@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,8 @@ type neighbour struct {
 	ended   <-chan struct{} // closed when it has ended; nil means never
 }
 
+var errNoProcess = errors.New("there is no such process")
+
 // watchProcess returns a running process.
 func watchProcess(pid int) (*neighbour, error) {
 	p, err := os.FindProcess(pid) // on Linux by a pidfd, so that a later process with the same number does not count
@@ -25,13 +28,19 @@ func watchProcess(pid int) (*neighbour, error) {
 		if err = p.Signal(unix.Signal(0)); errors.Is(err, os.ErrPermission) {
 			err = nil // it belongs to another user
 		} else if errors.Is(err, os.ErrProcessDone) {
-			err = errors.New("there is no such process")
+			err = errNoProcess
 		}
+	}
+	ended := supervise.Ended(pid)
+	select {
+	case <-ended: // a zombie
+		err = cmp.Or(err, errNoProcess)
+	default:
 	}
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--with-pid %d: %w", pid, err)}
 	}
-	return &neighbour{process: p, ended: supervise.Ended(pid)}, nil
+	return &neighbour{process: p, ended: ended}, nil
 }
 
 // send sends a signal, unless the process has ended.

@@ -53,12 +53,24 @@ func (c *releaseCmd) check() error {
 // Run ends the acquisition of the handle.
 func (c *releaseCmd) Run(a *app) error {
 	owner, name := c.parts()
+	switch askKeeper(owner) {
+	case answerReleased:
+		return nil
+	case answerLost:
+		return c.lost()
+	}
 	err := a.with(func(ctx context.Context, engine driver.Engine) error {
 		_, err := fencelock.New(engine, nil).BreakOwner(ctx, name, owner, releaseReason)
 		return err
 	})
 	if errors.Is(err, driver.ErrNotHeld) {
-		return &exitError{code: exitLost, err: fmt.Errorf("the lock %s of this handle was lost or released before", termtext.Word(name))}
+		return c.lost()
 	}
 	return err
+}
+
+// lost is the error for an acquisition that has ended.
+func (c *releaseCmd) lost() error {
+	_, name := c.parts()
+	return &exitError{code: exitLost, err: fmt.Errorf("the lock %s of this handle was lost or released before", termtext.Word(name))}
 }

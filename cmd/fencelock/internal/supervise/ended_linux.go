@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ended returns a channel that is closed when a process has ended. The process need not be a child
-// of this one.
+// Ended returns a channel that is closed when a process has ended: at once for one that has, even
+// if its parent has not collected it. The process need not be a child of this one.
 func Ended(pid int) <-chan struct{} {
 	ended := make(chan struct{})
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -16,17 +16,28 @@ func Ended(pid int) <-chan struct{} {
 		go pollEnd(pid, ended) // ends with the process, or with this one
 		return ended
 	}
+	if hasEnded(fd, 0) {
+		unix.Close(fd)
+		close(ended)
+		return ended
+	}
 	go func() { // ends with the process, or with this one
 		defer close(ended)
 		defer unix.Close(fd)
-		for {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-			if n > 0 || err != nil && err != unix.EINTR {
-				return
-			}
-		}
+		hasEnded(fd, -1)
 	}()
 	return ended
+}
+
+// hasEnded waits up to wait milliseconds, or without a limit if wait is negative, until the process
+// of a pidfd has ended. It reports whether it has.
+func hasEnded(fd, wait int) bool {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, wait)
+		if err != unix.EINTR {
+			return n > 0 || err != nil
+		}
+	}
 }
 
 // KeepFiles makes files that this process inherited end with it: a program that it starts does not
