@@ -68,7 +68,8 @@ type Options struct {
 	// The lock is renewed for the Grace after that, so that work can stop before another process is
 	// granted the lock, and is then released. A function that ignores its context then runs beside
 	// the next holder; a guard refuses its writes (package fence). On an engine without leases,
-	// such as files, the lock is kept until it is released. 0, the default, means no maximum.
+	// such as files, the lock is kept until it is released. The time for which the machine is
+	// suspended does not count. 0, the default, means no maximum.
 	MaxHold time.Duration
 
 	// Note is a free text that is published with the lock, such as a job's number. Lists of holders

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,4 +188,49 @@ func TestMaxHoldWithoutALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Release()
+}
+
+// TestMaxHoldAndReleaseAtOnce: whenever a lock is released around its maximum hold, its end is
+// reported once, and the next holder gets the lock at the end of the grace at the latest.
+func TestMaxHoldAndReleaseAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends atomic.Int64
+		locks, _ := newLocks(fencelock.Config{Tracer: &fencelock.Tracer{
+			HoldEnd: func(context.Context, fencelock.TraceHoldEnd) { ends.Add(1) },
+		}})
+		var all sync.WaitGroup
+		begun, over := time.Now(), capped.MaxHold+capped.Grace
+		count := int64(0)
+		for _, at := range []time.Duration{capped.MaxHold - 1, capped.MaxHold, capped.MaxHold + 1, over - 1, over, over + 1} {
+			for i := range 20 {
+				count++
+				name := fmt.Sprint(at, i)
+				l := acquire(t, locks.With(capped), name)
+				ctx := l.ContextWith(t.Context())
+				all.Go(func() {
+					time.Sleep(at)
+					err := l.Release()
+					if early := at < over; early && err != nil || at > over && !errors.Is(err, fencelock.ErrMaxHold) {
+						t.Errorf("a release at %v: %v", at, err)
+					}
+					if ctx.Err() == nil {
+						t.Errorf("the context lasts after a release at %v", at)
+					}
+				})
+				all.Go(func() {
+					next, err := locks.Acquire(t.Context(), name)
+					if took := time.Since(begun); err != nil || took < min(at, over) || took > over+time.Millisecond {
+						t.Errorf("the next holder was granted the lock after %v: %v", took, err)
+						return
+					}
+					_ = next.Release()
+				})
+			}
+		}
+		all.Wait()
+		synctest.Wait()
+		if ends.Load() != 2*count {
+			t.Errorf("%d holds ended, want %d", ends.Load(), 2*count)
+		}
+	})
 }

@@ -87,14 +87,25 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 	if h.ended {
 		return Action{}
 	}
-	stop := !h.stopping && h.until != 0 && h.most(now) <= 0
+	h.note(ev, now)
+	stop := h.reached(now)
 	h.stopping = h.stopping || stop
 	act := h.step(ev, now)
 	act.Stop = stop
 	return act
 }
 
-func (h *Hold) step(ev Event, now Instant) Action {
+// reached reports whether the maximum is reached now and was not before. If the lease ended before
+// that, which happens when the process was frozen, the hold is lost instead.
+func (h *Hold) reached(now Instant) bool {
+	if h.until == 0 || h.stopping || h.most(now) > 0 {
+		return false
+	}
+	return !h.terms.Leased || h.life(now) >= h.most(now)
+}
+
+// note records the answer to a renewal.
+func (h *Hold) note(ev Event, now Instant) {
 	switch ev.Kind {
 	case Renewed:
 		h.renewing, h.pause, h.lastErr = false, 0, nil
@@ -104,9 +115,13 @@ func (h *Hold) step(ev Event, now Instant) Action {
 	case Failed:
 		h.renewing, h.lastErr = false, ev.Cause
 		h.failed, h.pause = now, h.backoff(ev.Jitter)
-	case Gone:
+	case Tick, Look, Gone, Released:
+	}
+}
+
+func (h *Hold) step(ev Event, now Instant) Action {
+	if ev.Kind == Gone {
 		return h.end(ev.Cause)
-	case Tick, Look, Released:
 	}
 	if h.terms.Leased && h.life(now) <= 0 {
 		return h.end(h.late())

@@ -268,3 +268,37 @@ func TestLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestLimitAfterAFreeze: a process that was frozen until its lease and its maximum were over has
+// lost the lock if the lease ended first.
+func TestLimitAfterAFreeze(t *testing.T) {
+	for _, c := range []struct {
+		most   time.Duration
+		kind   hold.Kind
+		leased bool
+		stop   bool
+	}{
+		{time.Minute, hold.Tick, true, false},
+		{time.Minute, hold.Look, true, false},
+		{time.Minute, hold.Gone, true, false},
+		{time.Minute, hold.Released, true, false},
+		{time.Minute, hold.Tick, false, true},
+		{20 * time.Second, hold.Tick, true, true},
+		{terms.TTL - terms.Margin, hold.Tick, true, true},
+		{terms.TTL - terms.Margin + 1, hold.Tick, true, false},
+	} {
+		terms := terms
+		terms.Leased = c.leased
+		h := hold.New(terms, at(0), terms.TTL)
+		h.Limit(c.most, at(0))
+		act := h.Step(hold.Event{Kind: c.kind, Cause: errors.New("gone")}, at(time.Hour))
+		if act.Stop != c.stop || act.Lost != c.leased {
+			t.Errorf("%+v: %+v", c, act)
+		}
+	}
+	h := hold.New(terms, at(0), terms.TTL)
+	h.Limit(time.Minute, at(0))
+	if act := h.Step(hold.Event{Kind: hold.Renewed, Sent: at(time.Hour)}, at(time.Hour)); !act.Stop || act.Lost {
+		t.Errorf("an acknowledged renewal proves that the lease lasted: %+v", act)
+	}
+}
