@@ -121,7 +121,10 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 
 // kind is that of an engine whose servers are left alone.
 func (o *Own) kind() kind {
-	k := kind{safe: append([]string{twice}, network...), extra: o.extra}
+	k := kind{safe: network, extra: o.extra}
+	if slices.Contains([]string{"redis", "redis+sentinel", "redis+cluster", "redlock"}, o.Name) { // without TLS
+		k.safe = append([]string{twice}, network...)
+	}
 	if o.Local {
 		k.safe = processes
 	}

@@ -125,16 +125,23 @@ func (r *round) killAll() {
 }
 
 // endInOrder lets the workers go on without a fault until whatever the faults left behind must be
-// over, and has them end in order then: they leave nothing behind.
-func (r *round) endInOrder() {
+// over, and has them end in order then: they leave nothing behind. It returns false if the round is
+// to end early. The workers, of which some may have started this moment, still run then.
+func (r *round) endInOrder() bool {
 	r.t.Helper()
-	r.sleep(history.Now() + 2*r.TTL + r.extra())
+	if !r.sleep(history.Now() + 2*r.TTL + r.extra()) {
+		return false
+	}
+	if r.awaitWorkers(); r.ctx.Err() != nil {
+		return false
+	}
 	for _, m := range r.crew {
 		m.signal(syscall.SIGTERM)
 	}
 	for worker := range r.crew {
 		r.awaitEnd(worker)
 	}
+	return true
 }
 
 // awaitEnd returns when a worker has ended by itself.

@@ -46,7 +46,7 @@ type Outcome struct {
 	History *history.History // judged
 	Faults  []Fault          // as they happened
 	Orderly bool             // all workers have ended in order, after a while without a fault
-	Free    time.Duration    // after the end of all workers, until every name could be had
+	Free    time.Duration    // after the end of all workers, until every name could be had; 0 if that was not tried
 	Bound   time.Duration    // what that may be
 }
 
@@ -68,17 +68,13 @@ func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length t
 	r.awaitWorkers()
 	r.origin = history.Now()
 	r.carryOut(faults, length)
-	if a.servers.settle != nil {
+	if a.servers.settle != nil && ctx.Err() == nil {
 		a.servers.settle()
 	}
 	o := &Outcome{Seed: seed, Length: min(length, history.Now()-r.origin), Faults: r.done}
-	o.Orderly = sabotages[a.Sabotage].orderly || !a.Hunting && seed%2 == 0
-	if o.Orderly {
-		r.endInOrder()
-	} else {
-		r.killAll()
-	}
-	if !a.Hunting || o.Orderly {
+	o.Orderly = (sabotages[a.Sabotage].orderly || !a.Hunting && seed%2 == 0) && r.endInOrder()
+	r.killAll()
+	if ctx.Err() == nil && (!a.Hunting || o.Orderly) {
 		left := a.TTL + a.extra() + time.Second // of locks whose holders have died
 		if o.Orderly {
 			left = minimumOf(a.TTL) + a.TTL/4

@@ -58,7 +58,7 @@ func (r *Report) Violations() []history.Violation {
 func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (report *Report, err error) {
 	err = on(func(h *host) error {
 		a := NewArena(h, c)
-		report = &Report{Engine: c.Engine, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}}
+		report = &Report{Engine: c.Engine, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}, Stats: history.Stats{Found: map[string]int{}}}
 		if c.Own != nil {
 			report.Engine = c.Own.Name
 		}
@@ -108,10 +108,6 @@ func (r *Report) add(o *Outcome) {
 	all.Refused += s.Refused
 	all.Margin, all.Signal = smaller(all.Margin, s.Margin), smaller(all.Signal, s.Signal)
 	all.Closed = longer(all.Closed, s.Closed)
-	if all.Found == nil {
-		all.Found, all.Turns, all.Fairness = s.Found, s.Turns, s.Fairness
-		return
-	}
 	for rule, n := range s.Found {
 		all.Found[rule] += n
 	}
@@ -139,14 +135,18 @@ func longer(a, b []history.Stretch) (longest []history.Stretch) {
 // together adds turns, and returns Jain's index of them.
 func together(a, b []history.Turns) (all []history.Turns, fairness float64) {
 	sum, squares := 0.0, 0.0
-	for i, t := range b {
-		if i < len(a) {
-			t.Count += a[i].Count
+	all = slices.Clone(a)
+	for _, t := range b { // a round that was interrupted may lack workers
+		if i := slices.IndexFunc(all, func(o history.Turns) bool { return o.Worker == t.Worker }); i >= 0 {
+			all[i].Count += t.Count
+		} else {
+			all = append(all, t)
 		}
-		sum, squares = sum+float64(t.Count), squares+float64(t.Count)*float64(t.Count)
-		all = append(all, t)
 	}
-	return all, sum * sum / (float64(len(all)) * max(squares, 1))
+	for _, t := range all {
+		sum, squares = sum+float64(t.Count), squares+float64(t.Count)*float64(t.Count)
+	}
+	return all, sum * sum / max(float64(len(all))*squares, 1)
 }
 
 // Shrunk is the smallest list of faults after which a violation has occurred again.

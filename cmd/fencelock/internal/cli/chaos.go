@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,7 +64,12 @@ fencelock chaos --engine redis --sabotage owner-check`,
 			}),
 		},
 		Args: arguments(), PreRunE: checked(c.check),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(a) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.Engine != "" && cmd.Flag("url").Changed {
+				return &misuse{error: errors.New("chaos: --engine starts servers and --url uses running ones; write one of them")}
+			}
+			return c.Run(a)
+		},
 	}
 	c.flags(cmd, names)
 	return cmd
@@ -136,6 +142,10 @@ func (c *chaosCmd) faults(safe, unsafe []string) ([]string, error) {
 func (c *chaosCmd) Run(a *app) error {
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
+	defer signal.Stop(quietPipe()) // what begins with the prefix is deleted although nobody reads the output
+	if err := c.tryOut(); err != nil {
+		return &exitError{code: exitOutput, err: err}
+	}
 	config := chaos.Config{Engine: c.Engine, Workers: c.Workers, Twins: c.Names, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
 	if c.Engine == "" {
 		return c.onOwn(ctx, a, config)
@@ -171,13 +181,27 @@ func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp
 	return nil
 }
 
+// tryOut creates the directory of the results and a file in it: a long run should not end without
+// them.
+func (c *chaosCmd) tryOut() error {
+	if c.Out == "" {
+		return nil
+	}
+	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(c.Out, ".fencelock-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
 // write writes the history and the page.
 func (c *chaosCmd) write(a *app, report *chaos.Report) (err error) {
 	dir := c.Out
 	if dir == "" {
 		dir, err = os.MkdirTemp("", "fencelock-chaos-")
-	} else {
-		err = os.MkdirAll(dir, 0o777)
 	}
 	h := report.Last.History
 	err = cmp.Or(err, create(filepath.Join(dir, "history.jsonl"), h.Write),
@@ -207,13 +231,16 @@ func (c *chaosCmd) again(report *chaos.Report) string {
 			args = append(args, "--"+flag+" "+value)
 		}
 	}
-	add("engine", c.Engine, "")
-	add("for", report.Last.Length.Round(time.Second).String(), "")
+	if add("engine", c.Engine, ""); c.Engine == "" {
+		args = append(args, "--url URL")
+	}
+	add("for", max(report.Last.Length.Round(time.Second), time.Second).String(), "")
 	add("seed", fmt.Sprint(report.Last.Seed), "")
 	add("workers", fmt.Sprint(c.Workers), "5")
 	add("names", fmt.Sprint(c.Names), "3")
 	add("ttl", c.TTL.String(), "1s")
 	add("faults", c.Faults, "safe")
+	add("rate", fmt.Sprint(c.Rate), "0")
 	add("sabotage", c.Sabotage, "")
 	return strings.Join(args, " ")
 }

@@ -112,7 +112,9 @@ func chaosText(r *chaos.Report, again string) string {
 	row("late writes", "%d refused, %d accepted; %d writes", s.Refused, violated[history.LateWrite], s.Accepted)
 	row("token order", "%s", orderText(violated[history.TokenOrder]))
 	row("fairness", "%.3f; turns %s", s.Fairness, turnsText(s.Turns))
-	row("free at the end", "after %v", brief(r.Last.Free))
+	if r.Last.Free > 0 {
+		row("free at the end", "after %v", brief(r.Last.Free))
+	}
 	for _, v := range r.Violations()[:min(3, len(r.Violations()))] {
 		fmt.Fprintf(&b, "\nviolation: %s\n", termtext.Line(v.String()))
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/chaos"
@@ -45,8 +46,11 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error
 	if far := distant(part.Hosts); far != "" && !c.Yes {
 		return &misuse{fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, c.rate()), "--yes, if it may be used for that"}
 	}
-	if err := c.prepare(ctx, part); err != nil {
+	if err := c.refuseUsed(ctx, part); err != nil {
 		return err
+	}
+	if err := c.prepare(ctx, part); err != nil {
+		return &exitError{code: exitUnavailable, err: errors.Join(err, c.cleanUp(a, part))}
 	}
 	scheme, _, _ := strings.Cut(a.url, ":")
 	config.Rate = float64(c.rate())
@@ -62,8 +66,8 @@ func (c *chaosCmd) rate() int {
 	return c.Rate
 }
 
-// prepare refuses a part that is in use, and declares its servers new.
-func (c *chaosCmd) prepare(ctx context.Context, part *engineurl.Part) error {
+// refuseUsed refuses a part that is in use.
+func (c *chaosCmd) refuseUsed(ctx context.Context, part *engineurl.Part) error {
 	limited, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
 	n, err := part.Count(limited)
@@ -73,12 +77,24 @@ func (c *chaosCmd) prepare(ctx context.Context, part *engineurl.Part) error {
 	case n > 0:
 		return &exitError{code: exitUnavailable, err: fmt.Errorf("the prefix %s is in use: %d keys, rows or files\ntry: another --prefix", c.Prefix, n)}
 	}
+	return nil
+}
+
+// prepare declares the servers of a part new, and acquires a lock, so that a user without the rights
+// learns of it before the workers wait for their first locks.
+func (c *chaosCmd) prepare(ctx context.Context, part *engineurl.Part) error {
+	limited, cancel := context.WithTimeout(ctx, ownPatience)
+	defer cancel()
 	engine, closeEngine, err := engineurl.Open(limited, part.URL)
 	if err != nil {
 		return err
 	}
 	if i, ok := engine.(initer); ok && part.New {
 		err = i.Init(limited)
+	}
+	if err == nil {
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: c.TTL})
+		err = locks.Do(limited, part.Names+"first", func(context.Context) error { return nil })
 	}
 	return errors.Join(err, closeEngine())
 }

@@ -73,6 +73,10 @@ func TestChaosLeavesNothingOnPostgres(t *testing.T) {
 	if n := pg.Query(t, "SELECT count(*) FROM pg_namespace WHERE nspname = 'fencelock'"); n != "0" {
 		t.Error("the schema fencelock is left")
 	}
+	pg.Exec(t, "CREATE USER guest")
+	if _, stderr, code := chaosRun(t, "--url", strings.Replace(pg.DSN(), "postgres@", "guest@", 1)); code != exitUnavailable || !strings.Contains(stderr, "may not create it") || !strings.Contains(stderr, "nothing is left") {
+		t.Errorf("a role without rights: exit code %d: %s", code, stderr)
+	}
 	pg.Exec(t, pglock.Schema(), "INSERT INTO fencelock.resized VALUES (1, 'theirs', 3)")
 	stdout, stderr, code = chaosRun(t, "--url", pg.DSN(), "--for", "1s", "--seed", "3", "--workers", "2")
 	wantClean(t, stdout, stderr, code)
@@ -123,6 +127,32 @@ func TestChaosEndsInOrder(t *testing.T) {
 	}
 }
 
+// TestChaosOutlivesItsReader: it cleans up although nobody reads what it prints.
+func TestChaosOutlivesItsReader(t *testing.T) {
+	t.Parallel()
+	dir := newHost(t).dir
+	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--for", "1s", "--seed", "1", "--out", newHost(t).dir)
+	talk, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, talk.Close())
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// TestChaosNeedsItsDirectory: a run does not begin if its results could not be written.
+func TestChaosNeedsItsDirectory(t *testing.T) {
+	t.Parallel()
+	file := newHost(t).dir + "/file"
+	must(t, os.WriteFile(file, nil, 0o600))
+	if stdout, stderr, code := chaosRun(t, "--engine", "files", "--for", "1h", "--out", file); code != exitOutput || stdout != "" {
+		t.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+}
+
 func TestChaosRefuses(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -134,6 +164,7 @@ func TestChaosRefuses(t *testing.T) {
 		"--engine etcd":                                `"etcd" is not one of`,
 		"--engine redis --sabotage sand":               `"sand" is not one of`,
 		"--engine redis --yes":                         "leave them out with --engine",
+		"--engine redis --url redis://localhost":       "write one of them",
 		"--engine redis --ttl 10ms":                    "--ttl 10ms is not between",
 		"--url redis://localhost --for 1ms":            "--for 1ms is shorter",
 		"--url file:///tmp/x --prefix ../y --for 10ms": "shorter",

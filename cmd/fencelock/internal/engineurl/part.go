@@ -195,9 +195,12 @@ DO $$ BEGIN
 END $$;
 COMMIT`
 
+// anySchema returns a row if the engine has made its schema.
+const anySchema = "SELECT WHERE to_regclass('fencelock.epoch') IS NOT NULL AND $1 <> ''"
+
 func (r *rows) count(ctx context.Context) (n int, err error) {
 	err = r.on(ctx, func(conn *pgconn.PgConn) error {
-		found, err := r.run(ctx, conn, "SELECT WHERE to_regclass('fencelock.epoch') IS NOT NULL AND $1 <> ''")
+		found, err := r.run(ctx, conn, anySchema)
 		if err != nil || found == 0 {
 			r.made = err == nil
 			return err
@@ -216,6 +219,9 @@ func (r *rows) count(ctx context.Context) (n int, err error) {
 
 func (r *rows) clear(ctx context.Context) error {
 	return r.on(ctx, func(conn *pgconn.PgConn) error {
+		if found, err := r.run(ctx, conn, anySchema); err != nil || found == 0 {
+			return err
+		}
 		for _, table := range tables {
 			if _, err := r.run(ctx, conn, "DELETE FROM fencelock."+table+" WHERE starts_with(name, $1)"); err != nil {
 				return err
