@@ -21,6 +21,7 @@ package chaostest
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,14 +35,18 @@ type Run struct {
 	// start needs it in its environment as history.EnvDir.
 	Dir string
 
-	t      testing.TB
-	writer *history.Writer // of the faults
+	t         testing.TB
+	writer    *history.Writer     // of the faults
+	processes map[string]*Process // the last one of each worker
+
+	mu     sync.Mutex              // guards faults
+	faults map[*history.Event]bool // those that have not ended
 }
 
 // New returns a Run that ends with the test.
 func New(t testing.TB) *Run {
 	t.Helper()
-	r := &Run{Dir: t.TempDir(), t: t}
+	r := &Run{Dir: t.TempDir(), t: t, processes: map[string]*Process{}, faults: map[*history.Event]bool{}}
 	file, err := history.Create(r.Dir, "")
 	if err != nil {
 		t.Fatal(err)
@@ -71,13 +76,19 @@ func (r *Run) Await(what string, done func(*history.History) bool) *history.Hist
 // called. It affects the given workers, or all of them if there is none. A worker that a fault
 // affects does not show that a lock is closed; see [history.Rules].
 func (r *Run) Fault(what string, workers ...string) (end func()) {
-	e := history.Event{At: history.Now(), Kind: history.Injected, Text: what, Workers: workers}
+	e := &history.Event{At: history.Now(), Kind: history.Injected, Text: what, Workers: workers}
 	if len(workers) == 0 {
 		e.Server = "all"
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults[e] = true
 	return func() {
+		r.mu.Lock()
+		delete(r.faults, e)
+		r.mu.Unlock()
 		e.Until = history.Now()
-		r.record(e)
+		r.record(*e)
 	}
 }
 
@@ -90,18 +101,42 @@ func (r *Run) record(e history.Event) {
 // Check fails the test with the violations of the rules so far, and returns the history.
 func (r *Run) Check(rules history.Rules) *history.History {
 	r.t.Helper()
-	return Check(r.t, rules, r.Dir)
+	h := read(r.t, r.Dir)
+	r.mu.Lock()
+	for e := range r.faults {
+		from := e.At - h.Origin
+		h.Faults = append(h.Faults, history.Fault{What: e.Text, Workers: e.Workers, Server: e.Server, From: from, To: max(from, h.Length)})
+	}
+	r.mu.Unlock()
+	judge(r.t, rules, h)
+	return h
 }
 
-// Check reads files, or those in folders, and fails the test with the violations of the rules. With
+// Check reads files, or those in folders, and fails the test with the violations of the rules, or if
+// no process has recorded an acquisition or a write. With
 // go test -artifacts, the history is kept in the artifacts of a test that failed.
 func Check(t testing.TB, rules history.Rules, files ...string) *history.History {
+	t.Helper()
+	h := read(t, files...)
+	judge(t, rules, h)
+	return h
+}
+
+func read(t testing.TB, files ...string) *history.History {
 	t.Helper()
 	h, err := history.Read(files...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h
+}
+
+func judge(t testing.TB, rules history.Rules, h *history.History) {
+	t.Helper()
 	h.Judge(rules)
+	if len(h.Acquisitions)+len(h.Writes) == 0 {
+		t.Error("no process has recorded an acquisition or a write; package record says how")
+	}
 	const most = 10
 	for _, v := range h.Violations[:min(most, len(h.Violations))] {
 		t.Error(v)
@@ -114,7 +149,6 @@ func Check(t testing.TB, rules history.Rules, files ...string) *history.History 
 	if t.Failed() {
 		keep(t, h)
 	}
-	return h
 }
 
 // keep writes the history to the artifacts of the test.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +113,9 @@ func TestFreeze(t *testing.T) {
 	run.Await("acquisition", func(h *history.History) bool { return len(h.Acquisitions) == 1 })
 	p.Freeze()
 	frozen := history.Now()
+	if h := run.Check(history.Rules{}); len(h.Faults) != 1 || !slices.Equal(h.Faults[0].Workers, []string{"w"}) {
+		t.Errorf("while it is frozen, the faults are %+v", h.Faults)
+	}
 	say(t, in, "1")
 	time.Sleep(50 * time.Millisecond)
 	thawed := history.Now()
@@ -130,7 +134,7 @@ func TestFault(t *testing.T) {
 	run := chaostest.New(t)
 	end := run.Fault("pause")
 	end()
-	if f := run.Check(history.Rules{}).Faults[0]; f.What != "pause" || f.Server == "" || f.To < f.From {
+	if f := run.Await("fault", func(h *history.History) bool { return len(h.Faults) == 1 }).Faults[0]; f.What != "pause" || f.Server == "" || f.To < f.From {
 		t.Errorf("%+v", f)
 	}
 }
@@ -188,12 +192,52 @@ func (f *failing) ArtifactDir() string          { return f.dir }
 func (f *failing) Logf(string, ...any)          {}
 func (f *failing) Error(args ...any)            { f.errors = append(f.errors, fmt.Sprint(args...)) }
 func (f *failing) Errorf(s string, args ...any) { f.Error(fmt.Sprintf(s, args...)) }
+func (f *failing) Fatalf(s string, args ...any) { f.Fatal(fmt.Sprintf(s, args...)) }
 func (f *failing) Fatal(args ...any) {
 	f.Error(args...)
 	panic(errFatal)
 }
 
 var errFatal = errors.New("fatal")
+
+// fails calls do, which must fail the test with Fatal.
+func fails(t *testing.T, do func()) {
+	t.Helper()
+	defer func() {
+		if recover() != errFatal {
+			t.Error("it did not fail")
+		}
+	}()
+	do()
+}
+
+// TestNamesDiffer: two processes at the same time have two names.
+func TestNamesDiffer(t *testing.T) {
+	f := &failing{TB: t}
+	run := chaostest.New(f)
+	first, _ := service(t, run, "w")
+	for _, name := range []string{"w", ""} {
+		fails(t, func() { service(t, run, name) })
+	}
+	first.Kill()
+	service(t, run, "w")
+}
+
+// TestKillReturns: it does not wait for what the process has started.
+func TestKillReturns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	shell := chaostest.New(t).Start("w", exec.Command("sh", "-c", `sleep 60 & echo $! > "$0.new"; mv "$0.new" "$0"; wait`, file))
+	pid := 0
+	for pid == 0 {
+		time.Sleep(time.Millisecond)
+		text, _ := os.ReadFile(file) // it may not exist yet
+		_, _ = fmt.Sscan(string(text), &pid)
+	}
+	shell.Kill()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("it has waited for the other process: %v", err)
+	}
+}
 
 // TestCheckFails: a test fails with the violations, ten at most, and its history is kept.
 func TestCheckFails(t *testing.T) {
@@ -219,13 +263,9 @@ func TestCheckFails(t *testing.T) {
 	if err != nil || len(kept.Violations) != 12 {
 		t.Error(kept, err)
 	}
+	fails(t, func() { chaostest.Check(f, history.Rules{}, filepath.Join(dir, "none")) })
 	f.errors = nil
-	func() {
-		defer func() {
-			if recover() != errFatal {
-				t.Error("no history, and no failure")
-			}
-		}()
-		chaostest.Check(f, history.Rules{}, filepath.Join(dir, "none"))
-	}()
+	if chaostest.Check(f, history.Rules{}, t.TempDir()); len(f.errors) != 1 || !strings.Contains(f.errors[0], "package record") {
+		t.Errorf("nothing was recorded: %q", f.errors)
+	}
 }

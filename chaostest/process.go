@@ -3,6 +3,7 @@ package chaostest
 import (
 	"os"
 	"os/exec"
+	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
 )
@@ -20,8 +21,14 @@ type Process struct {
 // Start starts a process of the service, which is killed at the end of the test. Worker is its lane
 // in the history: a process that takes the place of a dead one has the same. What the process
 // prints is in the log of the test, unless cmd says otherwise.
+//
+// Cmd must be the service itself. If it is a shell or go run, Kill and Freeze do not reach the
+// service that it starts.
 func (r *Run) Start(worker string, cmd *exec.Cmd) *Process {
 	r.t.Helper()
+	if before := r.processes[worker]; worker == "" || before != nil && before.running() {
+		r.t.Fatalf("the name %q of a worker is empty, or that of a process that still runs", worker)
+	}
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
@@ -31,6 +38,9 @@ func (r *Run) Start(worker string, cmd *exec.Cmd) *Process {
 	}
 	if cmd.Stderr == nil {
 		cmd.Stderr = r.t.Output()
+	}
+	if cmd.WaitDelay == 0 {
+		cmd.WaitDelay = time.Second // a process that it has started may keep its output open
 	}
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
@@ -42,13 +52,24 @@ func (r *Run) Start(worker string, cmd *exec.Cmd) *Process {
 		r.record(history.Event{Kind: history.Death, Worker: worker})
 	}()
 	r.t.Cleanup(p.Kill)
+	r.processes[worker] = p
 	return p
+}
+
+func (p *Process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
 }
 
 // Kill kills the process, as kill -9 does, and returns when it has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.ended
+	p.endFreeze()
 }
 
 // Signal sends a signal to the process.
@@ -76,6 +97,10 @@ func (p *Process) Thaw() {
 	if err := resume(p.cmd.Process); err != nil {
 		p.run.t.Fatal(err)
 	}
+	p.endFreeze()
+}
+
+func (p *Process) endFreeze() {
 	if p.thawed != nil {
 		p.thawed()
 		p.thawed = nil

@@ -35,7 +35,8 @@ func Tracer(w *history.Writer) *fencelock.Tracer {
 	}
 }
 
-// Wrote records that the guarded resource accepted a write under the innermost lock of ctx. value
+// Wrote records that the guarded resource accepted a write under the innermost lock of ctx. All
+// writes under one lock count as those of one resource. value
 // is the place of the write in the order of the resource, such as the new value of a counter; 0
 // means that it is not known. began is when the write began, by [history.Now].
 func Wrote(ctx context.Context, w *history.Writer, began time.Duration, value int64) error {
