@@ -16,31 +16,30 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// awaitFree returns how long it takes until every name can be had by a new process, by one that
-// waits and by one that tries, and how long it may take: what is left of locks, and what this
-// machine is late, which is no fault of the engine.
-func (r *round) awaitFree(left time.Duration) (took, bound time.Duration) {
+// awaitFree waits until a new process has acquired every name, half of them by waiting and half by
+// trying. It returns which name took longest, how long, and how long it may take: what is left of
+// locks, and what this machine is late, which is no fault of the engine.
+func (r *round) awaitFree(left time.Duration) (slowest string, took, bound time.Duration) {
 	r.t.Helper()
 	dead := history.Now()
 	engine, end := r.open(context.Background())
 	defer func() { _ = end() }()
 	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: r.TTL})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), left+time.Minute)
 	defer cancel()
 	late, stop := lateness(ctx)
-	var last atomic.Int64
 	var all sync.WaitGroup
-	for i, name := range r.names() {
+	names := r.names()
+	after := make([]time.Duration, len(names))
+	for i, name := range names {
 		all.Go(func() {
 			lock, err := acquire(ctx, locks, name, i%2 == 0)
+			after[i] = history.Now() - dead
 			if err != nil {
-				r.t.Errorf("seed %d: %s is not free: %v", r.seed, name, err)
-				return
-			}
-			for got := int64(history.Now() - dead); ; {
-				if old := last.Load(); got <= old || last.CompareAndSwap(old, got) {
-					break
+				if ctx.Err() == nil { // or it is closed for longer than the bound
+					r.t.Errorf("seed %d: %s: %v", r.seed, name, err)
 				}
+				return
 			}
 			if err := lock.Release(); err != nil {
 				r.t.Logf("seed %d: %v", r.seed, err) // the machine was late
@@ -52,7 +51,8 @@ func (r *round) awaitFree(left time.Duration) (took, bound time.Duration) {
 		r.awaitNothing(ctx, lister)
 	}
 	stop()
-	return time.Duration(last.Load()), left + 2*late()
+	took = slices.Max(after)
+	return names[slices.Index(after, took)], took, left + 2*late()
 }
 
 // acquire acquires a lock, by waiting or by trying again and again.

@@ -47,6 +47,7 @@ type Outcome struct {
 	Faults  []Fault          // as they happened
 	Orderly bool             // all workers have ended in order, after a while without a fault
 	Free    time.Duration    // after the end of all workers, until every name could be had; 0 if that was not tried
+	Slowest string           // the name that took longest
 	Bound   time.Duration    // what that may be
 }
 
@@ -79,7 +80,7 @@ func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length t
 		if o.Orderly {
 			left = minimumOf(a.TTL) + a.TTL/4
 		}
-		o.Free, o.Bound = r.awaitFree(left)
+		o.Slowest, o.Free, o.Bound = r.awaitFree(left)
 	}
 	r.judge(o)
 	return o
