@@ -128,13 +128,11 @@ func (r *redisTarget) sentinel(u *url.URL, q *query) error {
 	}
 	r.option.InitAddress = addrs
 	r.option.ForceSingleClient = false
-	r.option.Sentinel = rueidis.SentinelOption{
-		MasterSet: master, ClientName: r.option.ClientName,
-		Username: q.Get("sentinel-user"), Password: q.Get("sentinel-password"),
-		// A message about a failover may be lost, so the Sentinels are also polled.
-		TopologyRefreshInterval: 5 * time.Second,
-	}
-	r.keep(r.option.Sentinel.Password)
+	s := &r.option.Sentinel // it has the timeouts and TLS already
+	s.MasterSet, s.ClientName = master, r.option.ClientName
+	s.Username, s.Password = q.Get("sentinel-user"), q.Get("sentinel-password")
+	s.TopologyRefreshInterval = 5 * time.Second // a message about a failover may be lost
+	r.keep(s.Password)
 	r.option.SelectDB, err = database(db)
 	return err
 }

@@ -62,6 +62,20 @@ func TestParseRedis(t *testing.T) {
 	}
 }
 
+// TestSentinelsAreReachedAsTheMaster: the timeout and TLS of a URL apply to its Sentinels, too.
+func TestSentinelsAreReachedAsTheMaster(t *testing.T) {
+	c, _, err := engineurl.ParseRedis(parse(t, "redis+sentinel://h1,h2,h3/m?tls=on&timeout=2s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Sentinel; s.TLSConfig == nil || s.TLSConfig != c.TLSConfig || s.Dialer.Timeout != 2*time.Second || s.Dialer.KeepAlive != c.Dialer.KeepAlive {
+		t.Errorf("TLS %v, dialer %+v", s.TLSConfig, s.Dialer)
+	}
+	if c, _, _ = engineurl.ParseRedis(parse(t, "redis+sentinel://h1,h2,h3/m")); c.Sentinel.TLSConfig != nil {
+		t.Error("TLS without tls=on")
+	}
+}
+
 // TestRefusedRedis: a parameter that makes no sense, or that would suggest a protection that is not
 // enabled, is refused, and the error says what to write instead.
 func TestRefusedRedis(t *testing.T) {
