@@ -175,3 +175,29 @@ func TestChaosRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestChaosThroughEveryClient: the faults of connections reach every kind of URL, and every server
+// is left without keys.
+func TestChaosThroughEveryClient(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("FENCELOCK_SLOW") == "" {
+		t.Skip("it takes half a minute; set FENCELOCK_SLOW")
+	}
+	cluster, sentinel := redistest.StartRedisCluster(t, 3), redistest.StartSentinel(t, 3)
+	secure, ca := redistest.StartRedisTLS(t)
+	nodes := []*redistest.Redis{redistest.StartRedis(t), redistest.StartRedis(t), redistest.StartRedis(t)}
+	for url, servers := range map[string][]*redistest.Redis{
+		"redis+cluster://" + strings.Join(cluster.Addrs(), ","):                                 cluster.Nodes(),
+		"redis+sentinel://" + strings.Join(sentinel.Addrs(), ",") + "/" + sentinel.MasterName(): {sentinel.Master()},
+		"redlock://" + nodes[0].Addr() + "," + nodes[1].Addr() + "," + nodes[2].Addr():          nodes,
+		"rediss://" + secure.Addr() + "?ca=" + ca:                                               {secure},
+	} {
+		stdout, stderr, code := chaosRun(t, "--url", url, "--for", "3s", "--seed", "2", "--faults", "cut,drop,delay")
+		wantClean(t, stdout, stderr, code)
+		for _, r := range servers {
+			if keys := r.Do(t, "KEYS", "*"); keys != "" {
+				t.Errorf("%s has the keys %.500q", url, keys)
+			}
+		}
+	}
+}

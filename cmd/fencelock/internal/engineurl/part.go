@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -74,7 +75,7 @@ func redisPart(u *url.URL, prefix string) (*Part, error) {
 	q.Set("prefix", q.Get("prefix")+prefix)
 	u.RawQuery = q.Encode()
 	p := &Part{URL: u.String(), Local: u.Scheme == "redis+unix", New: q.Get("quarantine") == "on" || u.Scheme == "redlock"}
-	k := keys{match: q.Get("prefix")}
+	k := keys{prefix: q.Get("prefix")}
 	if u.Scheme == "redlock" {
 		target, err := parseRedlock(u)
 		if err != nil {
@@ -110,7 +111,14 @@ func (p *Part) Clear(ctx context.Context) error { return p.keep.clear(ctx) }
 // keys are the keys of a prefix on servers of Redis.
 type keys struct {
 	clients []redisClient
-	match   string
+	prefix  string
+}
+
+// has reports whether a key has the prefix. Redlock stores more about the key KEY of a lock under
+// names such as fence:{KEY}.
+func (k keys) has(key string) bool {
+	_, inBraces, _ := strings.Cut(key, ":{")
+	return strings.HasPrefix(key, k.prefix) || strings.HasPrefix(inBraces, k.prefix)
 }
 
 func (k keys) count(ctx context.Context) (n int, err error) {
@@ -131,7 +139,7 @@ func (k keys) clear(ctx context.Context) error {
 
 // each calls f with the keys that each master has, some at a time.
 func (k keys) each(ctx context.Context, f func(node rueidis.Client, found []string) error) error {
-	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(k.match) + "*"
+	pattern := "*" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(k.prefix) + "*"
 	for _, c := range k.clients {
 		client, err := c.connect(ctx)
 		if err != nil {
@@ -142,7 +150,7 @@ func (k keys) each(ctx context.Context, f func(node rueidis.Client, found []stri
 			for cursor := uint64(0); ; {
 				some, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
 				if err == nil {
-					err = f(node, some.Elements)
+					err = f(node, slices.DeleteFunc(some.Elements, func(key string) bool { return !k.has(key) }))
 				}
 				if err != nil {
 					return errors.New(c.hide(err.Error()))
