@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/faults"
@@ -22,13 +24,14 @@ const (
 )
 
 // lose makes a holder and a waiting successor, both in processes of their own, plays the fault, and
-// returns when the lock passed to the successor and when the holder's library reported the loss.
-func lose(b *bed, kind string, ttl time.Duration, t trial) evidence.Comparison {
+// returns when the lock passed to the successor and when the holder's library reported the loss. The
+// phase delays the fault, so that it is at another time between two renewals.
+func lose(b *bed, kind string, ttl time.Duration, t trial, phase time.Duration) evidence.Comparison {
 	p := b.place(kind, ttl)
 	a := b.worker(p.proxied, "job")
 	b.acquired(a, 30*time.Second)
 	next := b.worker(p.direct, "job")
-	time.Sleep(ttl/3 + 500*time.Millisecond) // the successor waits, and the holder has renewed once
+	time.Sleep(ttl/3 + 500*time.Millisecond + phase) // the successor waits, and the holder has renewed once
 	begun := now()
 	switch t {
 	case frozen:
@@ -135,7 +138,8 @@ var contestants = []struct {
 func worst(kind string, ttl time.Duration, t trial, runs int) (least evidence.Comparison, err error) {
 	for i := range runs {
 		var r evidence.Comparison
-		if err := inBed(func(b *bed) { r = lose(b, kind, ttl, t) }); err != nil {
+		phase := ttl / 3 * time.Duration(i) / time.Duration(runs)
+		if err := inBed(func(b *bed) { r = lose(b, kind, ttl, t, phase) }); err != nil {
 			return r, err
 		}
 		if i == 0 || r.Takeover >= 0 && (least.Takeover < 0 || r.Overlap > least.Overlap) {
@@ -146,29 +150,38 @@ func worst(kind string, ttl time.Duration, t trial, runs int) (least evidence.Co
 	return least, nil
 }
 
-// compareAll plays every trial with every contestant, and writes the file if there is one.
+// compareAll plays every trial with every contestant, the trials side by side, and writes the file if
+// there is one.
 func compareAll(kinds []string, runs int, file string) error {
 	begun := time.Now()
-	var results []evidence.Comparison
-	for _, t := range []trial{frozen, partitioned, restarted} {
-		fmt.Printf("%s\n", t)
-		for _, c := range contestants {
-			if len(kinds) > 0 && !slices.Contains(kinds, c.kind) {
-				continue
-			}
-			r, err := worst(c.kind, c.ttl, t, runs)
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", t, c.kind, err)
-			}
-			fmt.Printf("  %-30s takeover %6d ms, signal %6d ms: %s\n", r.Subject, r.Takeover, r.Signal, r.Seen)
-			results = append(results, r)
-		}
+	trials := []trial{frozen, partitioned, restarted}
+	results, errs := make([][]evidence.Comparison, len(trials)), make([]error, len(trials))
+	var all sync.WaitGroup
+	for i, t := range trials {
+		all.Go(func() { results[i], errs[i] = compareLibraries(kinds, runs, t) })
 	}
-	if file == "" {
-		return nil
+	all.Wait()
+	if err := errors.Join(errs...); err != nil || file == "" {
+		return err
 	}
 	return evidence.Write(file, evidence.Report{
 		Header:      evidence.NewHeader("go run -C bench/peers . -compare", begun, versions()),
-		Comparisons: results,
+		Comparisons: slices.Concat(results...),
 	})
+}
+
+// compareLibraries plays one trial with every contestant, one after the other.
+func compareLibraries(kinds []string, runs int, t trial) (results []evidence.Comparison, err error) {
+	for _, c := range contestants {
+		if len(kinds) > 0 && !slices.Contains(kinds, c.kind) {
+			continue
+		}
+		r, err := worst(c.kind, c.ttl, t, runs)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s: %w", t, c.kind, err)
+		}
+		fmt.Printf("%-11s %-30s takeover %6d ms, signal %6d ms: %s\n", t, r.Subject, r.Takeover, r.Signal, r.Seen)
+		results = append(results, r)
+	}
+	return results, nil
 }
