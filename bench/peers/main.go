@@ -30,7 +30,7 @@ func main() {
 	list := flag.Bool("list", false, "list the scenarios, and play none")
 	only := flag.String("only", "", "play these scenarios only; names separated by semicolons")
 	compare := flag.Bool("compare", false, "compare when libraries report a loss, instead of playing the scenarios; -only then names libraries")
-	runs := flag.Int("runs", 3, "with -compare, play each trial so often, and keep the smallest margin")
+	runs := flag.Int("runs", 5, "with -compare, play each trial so often, and keep the smallest margin")
 	file := flag.String("json", "", "write the results to this file")
 	flag.Parse()
 	if *compare {
