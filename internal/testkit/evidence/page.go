@@ -70,7 +70,8 @@ const introComparison = `A holder and a waiting successor are two processes. The
 after the takeover, or it is partitioned from the servers with its connections left open, or all
 servers are killed and started again. The holder asks its library each millisecond whether it holds
 the lock. *Margin* is the time from the last yes to the successor's acquisition; a negative margin
-is an overlap. Each value is the smallest of the runs.
+is an overlap. A frozen holder that gets a yes once more after the thaw has a margin of -1 s. Each
+value is the smallest of the runs.
 
 redsync and bsm/redislock leave renewals to their users: here a lock is renewed every third of its
 TTL, and a renewal that fails is the signal. River's leader steps down before its lease ends, and
