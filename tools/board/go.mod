@@ -6,4 +6,6 @@ go 1.26.0
 
 require github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
 
+require github.com/grafana/grafana-foundation-sdk/go v0.0.22
+
 replace github.com/fencelock/fencelock => ../..
