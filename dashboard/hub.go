@@ -22,7 +22,7 @@ const (
 type hub struct {
 	locks *fencelock.Locker
 	cfg   Config
-	soon  chan struct{} // asks for a look before its time
+	soon  chan struct{} // has an element to end the pause of run
 
 	looking sync.Mutex // held during a look, so there is one at a time
 	next    time.Time  // when the next look is due; guarded by looking
@@ -59,7 +59,7 @@ func (h *hub) join(v *viewer) {
 	h.viewers[v] = true
 	if !h.running {
 		h.running = true
-		go h.run() // ends at its next look after the last viewer has left
+		go h.run() // ends after the last viewer has left
 	}
 }
 
@@ -68,6 +68,17 @@ func (h *hub) leave(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.viewers, v)
+	if len(h.viewers) == 0 {
+		h.wake()
+	}
+}
+
+// wake ends the pause of run.
+func (h *hub) wake() {
+	select {
+	case h.soon <- struct{}{}:
+	default:
+	}
 }
 
 // count returns the number of viewers.
@@ -126,10 +137,7 @@ func (h *hub) hurry() {
 	h.looking.Lock()
 	h.next = time.Time{}
 	h.looking.Unlock()
-	select {
-	case h.soon <- struct{}{}:
-	default:
-	}
+	h.wake()
 }
 
 // look lists the locks if that is due, and returns how long the result is fresh.

@@ -122,8 +122,8 @@ function tile(id, value, level = "") {
 function tiles(u) {
 	tile("held", u.held);
 	tile("waiting", u.waiting, u.waiting ? "warn" : "");
-	tile("longest", span(u.longest_wait), u.longest_wait > 30e3 ? "bad" : u.longest_wait > 5e3 ? "warn" : "");
-	tile("oldest", span(u.oldest));
+	tile("longest", u.longest_wait ? span(u.longest_wait) : "–", u.longest_wait > 30e3 ? "bad" : u.longest_wait > 5e3 ? "warn" : "");
+	tile("oldest", u.oldest ? span(u.oldest) : "–");
 	tile("lost", u.lost, u.lost ? "bad" : "");
 	tile("names", u.names);
 	$("trouble").textContent = u.error ? plain(u.error) : "";
@@ -159,19 +159,19 @@ function panels(u) {
 
 function grid(head, body) {
 	return make("table", {}, make("thead", {}, make("tr", {}, ...head.map(h => make("th", { textContent: h })))),
-		make("tbody", {}, ...body.map(cells => make("tr", {}, ...cells.map(c => make("td", {}, c))))));
+		make("tbody", {}, ...body.map(cells => make("tr", {}, ...cells.map((c, i) => { const td = make("td", {}, c); td.dataset.head = head[i]; return td; })))));
 }
 
 // lines draws the chart. Where nobody looked, it has a gap.
 function lines(box) {
-	const most = Math.max(4, ...points.map(p => Math.max(p[1], p[2]))), to = latest.now, svg = draw("svg", { class: "chart", viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img" });
+	const most = Math.max(0, ...points.map(p => Math.max(p[1], p[2]))), scale = Math.max(4, most), to = latest.now, svg = draw("svg", { class: "chart", viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img" });
 	for (const y of [1, 50, 99]) svg.append(draw("line", { class: "rules", x1: 0, x2: 1000, y1: y, y2: y }));
 	for (const [column, name] of [[1, "h"], [2, "w"]]) {
 		let line = "", area = "", first = 0, last = 0;
 		const close = () => { if (line) area += `L${last} 99L${first} 99Z`; };
 		for (const p of points) {
 			if (p[1] < 0) { close(); last = 0; continue; }
-			const x = ((1 - (to - p[0]) / chart) * 1000).toFixed(1), at = `${x} ${(99 - 98 * p[column] / most).toFixed(1)}`;
+			const x = ((1 - (to - p[0]) / chart) * 1000).toFixed(1), at = `${x} ${(99 - 98 * p[column] / scale).toFixed(1)}`;
 			if (!last) first = x;
 			line += (last ? "L" : "M") + at;
 			area += (last ? "L" : `M${x} 99L`) + at;
@@ -181,8 +181,8 @@ function lines(box) {
 		svg.append(draw("path", { class: "area " + name, d: area }), draw("path", { class: "line " + name, d: line }));
 	}
 	box.replaceChildren(svg);
-	box.previousElementSibling.replaceChildren("Holders and waiters, last 10 minutes", make("b", { className: "h", textContent: `${latest.held} hold` }), make("b", { className: "w", textContent: `${latest.waiting} wait` }),
-		make("span", { className: "soft", textContent: ` · most ${most} · ${latest.rate} acquired a minute` + (latest.late ? ` · ${latest.late} late renewals` : "") }));
+	box.previousElementSibling.replaceChildren("Holders and waiters, last 10 minutes", make("b", { className: "h", textContent: `${latest.held} held` }), make("b", { className: "w", textContent: `${latest.waiting} waiting` }),
+		make("span", { className: "soft", textContent: ` · most ${most} · ${latest.rate} acquired a minute` + (latest.late ? ` · renewals late: ${latest.late}` : "") }));
 }
 
 // The table.
@@ -244,7 +244,7 @@ function fill(row) {
 	row.held.replaceChildren(...d.holders.map(h => {
 		const dot = make("i", { className: "dot" });
 		dot.style.setProperty("--c", colour(h.host));
-		return make("div", { title: `token ${h.token}, owner ${plain(h.owner)}` }, dot, process(h), make("small", { textContent: ` ${h.pid || ""} ${plain(h.note ?? "")}` }));
+		return make("div", { title: plain(`${process(h)} ${h.pid || ""} ${h.note ?? ""}, token ${h.token}, owner ${h.owner}`) }, dot, process(h), make("small", { textContent: ` ${h.pid || ""} ${plain(h.note ?? "")}` }));
 	}));
 	if (!d.holders.length && d.not_before) row.held.append(make("small", { textContent: "closed by a minimum hold" }));
 	row.age.replaceChildren(...d.holders.map(h => h.since ? aged(make("div"), h.since) : make("div", { textContent: "–" })));
