@@ -112,7 +112,7 @@ func (s sheet) table(u update) {
 		for _, x := range r.Holders {
 			s.add("<div>%s</div>", ago(x.Since, u.Now))
 		}
-		s.add("<td>")
+		s.add("<td class=\"lease\">")
 		for _, x := range r.Holders {
 			s.add("<div>%s</div>", left(x, u.Now))
 		}

@@ -336,7 +336,7 @@ async function take(order) {
 	if (token) headers.Authorization = "Bearer " + token;
 	try {
 		const r = await fetch("break", { method: "POST", headers, body: JSON.stringify(order) });
-		if (!r.ok) return { status: r.status, text: await r.text() };
+		if (!r.ok) return { status: r.status, text: (await r.text()).trim() };
 		const answer = await r.json();
 		return { status: 200, text: answer.warning ?? "The lock was taken away.", token: answer.token };
 	} catch (e) {

@@ -9,20 +9,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
-// A site is a server of the dashboard, in a process of its own.
-type site struct{ url string }
-
-// dashboardTests builds the tests of package dashboard, which serve its page.
-func dashboardTests(t *testing.T) string {
+// build builds the tests of package dashboard, which serve its page, or the command.
+func build(t *testing.T, what string) string {
 	t.Helper()
-	program := filepath.Join(samples, "dashboard.test")
-	if out, err := exec.Command("go", "build", "-C", "../..", "-o", samples, "./cmd/fencelock").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if out, err := exec.Command("go", "test", "-C", "../..", "-c", "-o", program, "./dashboard").CombinedOutput(); err != nil {
+	program := filepath.Join(samples, what)
+	args := map[string][]string{
+		"dashboard.test": {"test", "-C", "../..", "-c", "-o", program, "./dashboard"},
+		"fencelock":      {"build", "-C", "../..", "-o", program, "./cmd/fencelock"},
+	}[what]
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return program
@@ -61,7 +61,7 @@ func serve(t *testing.T, program string, args ...string) string {
 
 // TestDashboardPictures opens the page of several engines, wide and narrow, light and dark.
 func TestDashboardPictures(t *testing.T) {
-	program := dashboardTests(t)
+	program := build(t, "dashboard.test")
 	folder := *pictures
 	if folder == "" {
 		folder = t.TempDir()
@@ -86,4 +86,139 @@ func TestDashboardPictures(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A lock that another process acquires is shown within a second, and gone when it is released.
+func TestDashboardIsLive(t *testing.T) {
+	program, locks := build(t, "fencelock"), "file://"+t.TempDir()
+	url := serve(t, program, "ui", "--url", locks, "--listen", "127.0.0.1:0")
+	b := visit(t, look{width: 1400}, url)
+	b.until(`document.getElementById("foot").textContent.startsWith("No lock is held")`)
+	for round := range 3 {
+		holder := exec.Command(program, "run", "--url", locks, "--note", "from afar", "stock", "--", "sh", "-c", "echo held; cat")
+		out, err := holder.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := holder.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := holder.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		held := time.Now()
+		b.until(`document.querySelector("#locks tbody tr")?.textContent.includes("from afar")`)
+		took := time.Since(held)
+		t.Logf("shown after %v", took)
+		if took > 5*time.Second { // a second, and what a busy machine needs
+			t.Errorf("round %d: the lock was shown after %v", round, took)
+		}
+		in.Close()
+		if err := holder.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		b.until(`!document.querySelector("#locks tbody tr")`)
+	}
+}
+
+// A lock is taken away with its name typed, a reason and the token of the URL.
+func TestDashboardBreaks(t *testing.T) {
+	program, locks := build(t, "fencelock"), "file://"+t.TempDir()
+	url := serve(t, program, "ui", "--url", locks, "--listen", "127.0.0.1:0", "--allow-break")
+	holder := exec.Command(program, "run", "--url", locks, "stock", "--", "sleep", "600")
+	var said strings.Builder
+	holder.Stderr = &said
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	page, fragment, _ := strings.Cut(url, "#")
+	b := visit(t, look{width: 1400, hash: "#" + fragment}, page)
+	b.until(`document.querySelector("#locks tbody button")?.disabled === false`)
+	if shown := value(b, chromedp.Evaluate[string]("location.href")); shown != page {
+		t.Errorf("the address bar shows %s", shown)
+	}
+	b.do(chromedp.Click(chromedp.CSS("#locks tbody button")), chromedp.SendKeys(chromedp.CSS("[name=typed]"), "stoc"), chromedp.SendKeys(chromedp.CSS("[name=reason]"), "it hangs"))
+	if b.number(`document.querySelector("dialog .danger").disabled ? 1 : 0`) != 1 {
+		t.Error("the name is typed wrong, and the button works")
+	}
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=typed]"), "k"))
+	if *pictures != "" {
+		b.keep(filepath.Join(*pictures, "dashboard-dialog.png"))
+	}
+	b.do(chromedp.Click(chromedp.CSS("dialog .danger")))
+	b.until(`/New token: \d+/.test(document.querySelector("dialog").textContent)`)
+	if err := holder.Wait(); err == nil || !strings.Contains(said.String(), "it hangs") {
+		t.Errorf("the holder ended with %v and said %q", err, said.String())
+	}
+}
+
+// Without the token, the dialog asks for it.
+func TestDashboardAsksForTheToken(t *testing.T) {
+	b := visit(t, look{width: 390, dark: true, noisy: true}, serve(t, build(t, "dashboard.test"), "-test.run=^TestServe$", "-serve", "three"))
+	b.until(`document.querySelectorAll("#locks tbody button").length === 3`)
+	b.do(chromedp.Click(chromedp.CSS("#locks tbody button")), chromedp.SendKeys(chromedp.CSS("[name=typed]"), "tenant:0"), chromedp.SendKeys(chromedp.CSS("[name=reason]"), "it hangs"), chromedp.Click(chromedp.CSS("dialog .danger")))
+	b.until(`document.querySelector(".said").textContent.includes("missing or wrong") && document.querySelector("[name=token]").checkVisibility()`)
+	if *pictures != "" {
+		b.keep(filepath.Join(*pictures, "dashboard-token.png"))
+	}
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=token]"), "sesame"), chromedp.Click(chromedp.CSS("dialog .danger")))
+	b.until(`/New token: \d+/.test(document.querySelector("dialog").textContent)`)
+	b.until(`document.querySelectorAll("#locks tbody tr").length === 2`)
+}
+
+// A page of another origin can neither read the dashboard nor act on it, even if its name points to
+// the server.
+func TestDashboardRefusesStrangers(t *testing.T) {
+	program := build(t, "dashboard.test")
+	url, other := serve(t, program, "-test.run=^TestServe$", "-serve", "three"), serve(t, program, "-test.run=^TestServe$", "-serve", "empty")
+	b := visit(t, look{width: 1400, noisy: true}, strings.Replace(other, "127.0.0.1", "localhost", 1))
+	b.until(`document.getElementById("state").textContent === "live"`)
+	// The policy of the page itself forbids other servers, so a page without one asks.
+	b.do(chromedp.Navigate("data:text/html,<title>stranger</title><main></main>"))
+	for _, request := range []string{
+		`{method: "POST", headers: {"Content-Type": "application/json", Authorization: "Bearer sesame"}, body: "{}"}`,
+		`{method: "POST", mode: "no-cors", body: "{}"}`,
+	} {
+		got := value(b, chromedp.Evaluate[string](fmt.Sprintf(`fetch(%q, %s).then(r => "answered " + r.status, e => "refused")`, url+"break", request), chromedp.EvalAwaitPromise))
+		if got != "refused" && got != "answered 0" { // an answer that the page cannot read
+			t.Errorf("%s: %s", request, got)
+		}
+	}
+	rebound := strings.Replace(url, "127.0.0.1", "rebound.localhost", 1) // resolves to this host in Chromium
+	b.do(chromedp.Navigate(rebound), chromedp.WaitReady(chromedp.CSS("body")))
+	if text := value(b, chromedp.Evaluate[string]("document.body.textContent")); !strings.Contains(text, "not served under the host name") {
+		t.Errorf("a foreign name gets %q", text)
+	}
+	left := visit(t, look{width: 1400}, url)
+	left.until(`document.querySelectorAll("#locks tbody tr").length === 3`)
+}
+
+// Names are text, with and without JavaScript. The sub-path of the test server changes nothing.
+func TestDashboardShowsHostileNames(t *testing.T) {
+	url := serve(t, build(t, "dashboard.test"), "-test.run=^TestServe$", "-serve", "shop")
+	for _, noScript := range []bool{false, true} {
+		b := visit(t, look{width: 1400, noScript: noScript}, url)
+		b.until(`[...document.querySelectorAll("#locks tbody th")].some(e => e.textContent.startsWith("<img src=x onerror=alert(1)>\"'&\\u202egnp"))`)
+		if n := b.number(`document.querySelectorAll("main img, main b.evil, main script").length`); n != 0 {
+			t.Errorf("%v elements that names have made", n)
+		}
+		if noScript && *pictures != "" {
+			b.keep(filepath.Join(*pictures, "dashboard-without-script.png"))
+		}
+	}
+}
+
+// The key / goes to the filter, which the server applies.
+func TestDashboardFilter(t *testing.T) {
+	b := visit(t, look{width: 1400}, serve(t, build(t, "dashboard.test"), "-test.run=^TestServe$", "-serve", "crowd"))
+	b.until(`document.querySelectorAll("#locks tbody tr").length === 200`)
+	slash := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Code: "Slash", Text: "/"} // one event, as of a keyboard
+	b.do(command(input.DispatchKeyEvent, slash), chromedp.KeyEvent("2"), chromedp.KeyEvent("9"), chromedp.KeyEvent("9"))
+	b.until(`document.querySelectorAll("#locks tbody tr").length === 1 && location.search === "?filter=299"`)
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.until(`document.querySelectorAll("#locks tbody tr").length === 200 && location.search === ""`)
 }

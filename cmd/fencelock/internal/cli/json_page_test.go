@@ -81,7 +81,7 @@ func TestJSONPage(t *testing.T) {
 		"`break`": reflect.TypeFor[broken](), "`resign`": reflect.TypeFor[resigned](),
 		"`jobs`": reflect.TypeFor[jobView](), "`resize`": reflect.TypeFor[resized](),
 		"`limit`": reflect.TypeFor[limitAnswer](), "`doctor`": reflect.TypeFor[findingView](),
-		"`demo`": reflect.TypeFor[demoView](), "`version`": reflect.TypeFor[build](),
+		"`demo`": reflect.TypeFor[demoView](), "`ui`": reflect.TypeFor[uiView](), "`version`": reflect.TypeFor[build](),
 	} {
 		text, ok := all[heading]
 		if !ok {

@@ -358,12 +358,12 @@ func lookUp(v any, path []string) (any, bool) {
 }
 
 // scriptWaitProbe implements "waitprobe FILE PATH STATUS REGEXP". It waits until the process of
-// elect --health -v whose messages are in FILE answers PATH with a status and a body that matches.
+// elect --health -v, or of ui, whose output is in FILE answers PATH with a status and a body that matches.
 func scriptWaitProbe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 4 {
 		ts.Fatalf("usage: waitprobe FILE PATH STATUS REGEXP")
 	}
-	address, want := regexp.MustCompile(`answering probes on (\S+)`), regexp.MustCompile("^"+args[2]+" (?s).*"+args[3])
+	address, want := regexp.MustCompile(`(?:answering probes on |http://)([^/\s]+)`), regexp.MustCompile("^"+args[2]+" (?s).*"+args[3])
 	poll(ts, args[1]+" answers "+args[2]+" "+args[3], func() bool {
 		found := address.FindStringSubmatch(ts.ReadFile(args[0]))
 		return found != nil && want.MatchString(probe("http://"+found[1]+args[1]))
