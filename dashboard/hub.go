@@ -95,7 +95,7 @@ func (h *hub) run() {
 		if ends {
 			return
 		}
-		pause := h.look(context.Background())
+		pause := h.look()
 		if wantJobs {
 			h.readJobs()
 		}
@@ -141,14 +141,14 @@ func (h *hub) hurry() {
 }
 
 // look lists the locks if that is due, and returns how long the result is fresh.
-func (h *hub) look(ctx context.Context) time.Duration {
+func (h *hub) look() time.Duration {
 	h.looking.Lock()
 	defer h.looking.Unlock()
 	asked := time.Now()
 	if fresh := h.next.Sub(asked); fresh > 0 {
 		return fresh
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // not of a viewer: others get the result too
 	defer cancel()
 	list, err := h.locks.List(ctx, h.cfg.Prefix)
 	now := time.Now()

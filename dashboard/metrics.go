@@ -8,8 +8,8 @@ import (
 
 // metrics answers in the text format of Prometheus. The values are those of a list, so they cover
 // all holders and waiters of the engine, whatever program or language they use.
-func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) {
-	h.hub.look(r.Context())
+func (h *Handler) metrics(w http.ResponseWriter, _ *http.Request) {
+	h.hub.look()
 	u := h.hub.view(query{}, &sent{})
 	up := 1
 	if u.Error != "" {

@@ -65,7 +65,7 @@ func plain(text string) string {
 // page writes the page. Its table is for browsers without JavaScript; the script replaces it.
 func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 	q := queryOf(r)
-	h.hub.look(r.Context())
+	h.hub.look()
 	u := h.hub.view(q, &sent{})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if r.Method == http.MethodHead {

@@ -238,7 +238,8 @@ function fill(row) {
 	[row.ages, row.leases] = [[], []];
 	const aged = (e, since, before = "") => { row.ages.push([e, since, before]); return e; };
 	row.name.replaceChildren(plain(d.name));
-	if (d.limit) row.name.append(make("span", { className: "chip mode", textContent: `${d.holders.reduce((n, h) => n + (h.weight || 1), 0)} of ${d.limit}` }));
+	const used = d.holders.reduce((n, h) => n + (h.weight || 1), 0);
+	if (d.limit) row.name.append(make("span", { className: used < d.limit ? "chip mode" : "chip mode full", textContent: `${used} of ${d.limit}` }));
 	else if (d.shared) row.name.append(make("span", { className: "chip mode", textContent: "shared" }));
 	if (d.trouble) row.name.append(make("div", { className: "chip late", textContent: "may be incomplete", title: plain(d.trouble) }));
 	row.held.replaceChildren(...d.holders.map(h => {
@@ -286,7 +287,8 @@ function past(row) {
 // tick moves what moves by itself.
 function tick() {
 	if (!latest || document.hidden || source?.readyState !== EventSource.OPEN) return;
-	const at = now();
+	const at = now(), silent = performance.now() - received;
+	if (silent > Math.max(5e3, 15 * latest.took)) say("off", `no news for ${span(silent)}`);
 	for (const row of rows.values()) {
 		for (const [e, since, before] of row.ages) e.textContent = before + (since ? span(at - since) : "");
 		for (const [bar, h] of row.leases) {

@@ -43,7 +43,7 @@ The page is read-only and has no login: on an address that others can reach, the
 		Example: `fencelock ui
 fencelock ui invoice: --listen 127.0.0.1:8080
 fencelock ui --allow-break --election billing
-fencelock ui --listen :7654 --host locks.example.com --allow-break --token-file ui-token`,
+fencelock ui --listen :7654 --allow-break --token-file ui-token`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{prefixRow}),
 			exitCodes:    table([]explained{{"71", "the address cannot be used, or the token cannot be read"}}),
