@@ -114,7 +114,7 @@ func TestMarginOfRenewals(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if len(margins) < 3 || margins[0] < 0.6 || margins[0] > 0.67 {
+		if len(margins) < 3 || margins[0] < 0.57 || margins[0] > 0.67 {
 			t.Fatalf("margins %v, want two thirds less the margin at first", margins)
 		}
 		if last := slices.Min(margins); last > 0.3 || last < 0 {
