@@ -10,7 +10,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ func (c *chaosCmd) faults(safe, unsafe []string) ([]string, error) {
 func (c *chaosCmd) Run(a *app) error {
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
-	defer signal.Stop(quietPipe()) // what begins with the prefix is deleted although nobody reads the output
+	outliveReaders() // what begins with the prefix is deleted although nobody reads the output
 	if err := c.tryOut(); err != nil {
 		return &exitError{code: exitOutput, err: err}
 	}
