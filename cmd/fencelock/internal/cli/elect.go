@@ -60,7 +60,10 @@ fencelock status billing`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().BoolVar(&c.Restart, "restart", false, "After the command has ended by itself, campaign again, behind the others. Without it, elect ends with the command.")
-	cmd.Flags().StringVar(&c.Health, "health", "", "Answer probes on `ADDRESS`, such as 127.0.0.1:8081: /leader (200 or 503), /ready, /metrics.")
+	cmd.Flags().Func("health", "Answer probes on `ADDRESS`, such as 127.0.0.1:8081: /leader (200 or 503), /ready, /metrics.", func(s string) error {
+		c.Health = s
+		return checkAddress(s)
+	})
 	offer(cmd, "health", 0, "127.0.0.1:8081")
 	most(cmd.Flags(), &c.Most, "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
 	offer(cmd, "max-term", 0, "1h", "24h")

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -37,13 +38,25 @@ func (h *health) serve(a *app, address string) (stop func(), err error) {
 	mux.HandleFunc("GET /leader", h.leader)
 	mux.HandleFunc("GET /ready", h.ready)
 	mux.HandleFunc("GET /metrics", h.metrics)
-	h.server = http.Server{Handler: mux, ReadHeaderTimeout: probeLimit, IdleTimeout: time.Minute}
+	h.server = http.Server{Handler: mux, ReadTimeout: probeLimit, WriteTimeout: probeLimit, IdleTimeout: time.Minute}
 	go func() { _ = h.server.Serve(listener) }() // ends with stop
 	return func() { _ = h.server.Close() }, nil
 }
 
-// probeLimit bounds a probe.
-const probeLimit = 5 * time.Second
+// How long a client may take to send a request or to read the answer, and how long the server of
+// the locks may take to answer during a probe.
+const (
+	probeLimit  = 5 * time.Second
+	serverLimit = 3 * time.Second
+)
+
+// checkAddress refuses an address without a port. An empty variable must not remove the probes.
+func checkAddress(address string) error {
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return fmt.Errorf("%q is not an address with a port; write 127.0.0.1:8081 or :8081", address)
+	}
+	return nil
+}
 
 // leader answers 200 while this process leads.
 func (h *health) leader(w http.ResponseWriter, _ *http.Request) {
@@ -57,7 +70,9 @@ func (h *health) leader(w http.ResponseWriter, _ *http.Request) {
 
 // ready answers 200 while this process leads or can become the leader.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	if err := h.candidate.Ready(r.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), serverLimit)
+	defer cancel()
+	if err := h.candidate.Ready(ctx); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
