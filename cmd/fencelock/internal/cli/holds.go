@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -26,7 +27,7 @@ func newHolds(a *app) *cobra.Command {
 	c := new(holdsCmd)
 	cmd := &cobra.Command{
 		Use: "holds [flags] NAME", GroupID: seeLocks, Short: "Exit with 0 if this host holds a lock, with 1 if not.", SuggestFor: []string{"held", "test"},
-		Long: `Prints the fencing token of the holder. With --owner, --host or --note the question is about those holders and not about this host.
+		Long: `Prints the fencing token of the holder. With --owner, --host or --note the question is about those holders and not about this host. Hosts with the same name count as one.
 
 The answer may be out of date when you read it. A step that must not happen without the lock belongs into the command of run or elect, and its writes into a guard that checks the token.`,
 		Example: `fencelock holds billing && ./publish
@@ -41,9 +42,17 @@ fencelock holds billing --min-token 1795692403329061`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.Owner, "owner", "", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
-	f.StringVar(&c.Host, "host", "", "`NAME` of the holder's host, as ls shows it.")
-	f.StringVar(&c.Note, "note", "", "`TEXT` of the holder's note.")
+	asked := func(into *string, name, usage string) {
+		f.Func(name, usage, func(s string) error {
+			if *into = s; s == "" {
+				return errors.New("it is empty") // an empty variable must not ask about this host
+			}
+			return nil
+		})
+	}
+	asked(&c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
+	asked(&c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
+	asked(&c.Note, "note", "`TEXT` of the holder's note.")
 	f.Int64Var(&c.MinToken, "min-token", 0, "Smallest fencing token that counts.")
 	return cmd
 }
