@@ -55,6 +55,8 @@ func (l *Locker) doAll(ctx context.Context, names []string, wait bool, fn func(c
 // so calls of AcquireAll cannot deadlock one another. A caller that already holds another lock can
 // still deadlock. While a set waits for one name, it holds the names that sort before it.
 //
+// Options.MaxHold counts from when the set has all names.
+//
 // Options.MinHold with several names is ErrInvalid: a set that acquired only some of them would
 // block those for the whole minimum hold.
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
@@ -85,7 +87,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 		defer cancel()
 	}
 	each := *l
-	each.opts.Wait = 0 // the limit applies to the whole set
+	each.opts.Wait, each.opts.MaxHold = 0, 0 // both apply to the whole set
 	a := &acquisition{Locker: &each, names: names, wait: wait, told: map[string]*report{}}
 	a.set = &LockSet{parent: ctx}
 	done := false
@@ -100,6 +102,9 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	done = true
 	if err != nil {
 		return nil, err
+	}
+	if l.opts.MaxHold > 0 {
+		a.set.limit(l.opts.MaxHold)
 	}
 	return a.set, nil
 }

@@ -78,6 +78,22 @@ func (l *Lock) begin(h hold.Hold, most time.Duration, now hold.Instant) {
 	l.locker.renewer.begin(l, now)
 }
 
+// limit begins the maximum hold of a lock that is held already.
+func (l *Lock) limit(most time.Duration, now hold.Instant) {
+	l.mu.Lock()
+	l.hold.Limit(most, now)
+	l.mu.Unlock()
+	l.locker.renewer.begin(l, now) // the next step may be due earlier
+}
+
+// beforeMost returns at, or when the maximum hold is reached if that is earlier. It may have begun
+// after at was computed.
+func (l *Lock) beforeMost(at time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold.Before(at)
+}
+
 // announce calls HoldStart. It comes after AcquireEnd, and a loss that came earlier is reported
 // after it, so that HoldEnd is never the first.
 func (l *Lock) announce() {
@@ -269,7 +285,7 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 		return act, stood
 	}
 	if act.Stop {
-		l.failed = &MaxHoldError{Name: l.lease.Name, Token: l.lease.Token, Max: l.hold.Until() - l.began}
+		l.failed = &MaxHoldError{Name: l.lease.Name, Token: l.lease.Token, Max: l.hold.Most()}
 	} else if cause := l.hold.Cause(); cause != nil && l.failed == nil {
 		l.failed = l.lostError(cause, now)
 	}

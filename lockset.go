@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/heldlock"
 )
 
@@ -34,6 +36,14 @@ func (s *LockSet) Lock(name string) *Lock {
 		return nil
 	}
 	return s.locks[i]
+}
+
+// limit begins the maximum hold of all locks.
+func (s *LockSet) limit(most time.Duration) {
+	now := clock.Now()
+	for _, l := range s.locks {
+		l.limit(most, now)
+	}
 }
 
 // Err returns nil while every lock of the set is held. Otherwise it returns the error of the first

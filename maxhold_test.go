@@ -234,3 +234,44 @@ func TestMaxHoldAndReleaseAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestMaxHoldOfASet: the maximum hold of a set counts from when it has all names, and a wait that is
+// longer keeps its place in the queue.
+func TestMaxHoldOfASet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		b := acquire(t, locks, "b")
+		var order []string
+		begun := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() {
+			set, err := locks.With(capped).AcquireAll(t.Context(), "a", "b")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, "set")
+			<-set.Context().Done()
+			most, ok := errors.AsType[*fencelock.MaxHoldError](context.Cause(set.Context()))
+			if took := time.Since(begun); took != 10*time.Second+capped.MaxHold || !ok || most.Max != capped.MaxHold {
+				t.Errorf("the set ended after %v: %v", took, context.Cause(set.Context()))
+			}
+		})
+		time.Sleep(time.Second)
+		all.Go(func() {
+			later, err := locks.Acquire(t.Context(), "b")
+			if took := time.Since(begun); err != nil || took < 10*time.Second+capped.MaxHold+capped.Grace {
+				t.Errorf("a later waiter was granted the lock after %v: %v", took, err)
+				return
+			}
+			order = append(order, "later")
+			_ = later.Release()
+		})
+		time.Sleep(9 * time.Second)
+		_ = b.Release()
+		all.Wait()
+		if got := strings.Join(order, " "); got != "set later" {
+			t.Errorf("granted: %s", got)
+		}
+	})
+}

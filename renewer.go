@@ -59,7 +59,7 @@ func (r *renewer) lookAgain(l *Lock, act hold.Action, now hold.Instant) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.setTimer(r.plan.Set(&l.wake, at, now.Mono))
+	r.setTimer(r.plan.Set(&l.wake, l.beforeMost(at), now.Mono))
 }
 
 // setTimer sets the timer as the schedule asks. The caller holds mu.

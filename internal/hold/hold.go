@@ -60,6 +60,7 @@ var ErrDeadline = errors.New("no renewal was acknowledged before the deadline")
 // Hold is the state of one acquisition. It is not safe for concurrent use.
 type Hold struct {
 	terms    Terms
+	most     time.Duration // the maximum
 	until    time.Duration // when the maximum is reached, by the monotonic clock; 0 means never
 	sent     Instant       // before the request that was last acknowledged
 	ttl      time.Duration // how long the lease runs from sent
@@ -79,7 +80,7 @@ func New(terms Terms, sent Instant, ttl time.Duration) Hold {
 }
 
 // Limit sets the maximum of the hold, counted from now.
-func (h *Hold) Limit(most time.Duration, now Instant) { h.until = now.Mono + most }
+func (h *Hold) Limit(most time.Duration, now Instant) { h.most, h.until = most, now.Mono+most }
 
 // Step processes an event and returns what to do. After the end of the hold it always returns the
 // zero Action.
@@ -98,10 +99,10 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 // reached reports whether the maximum is reached now and was not before. If the lease ended before
 // that, which happens when the process was frozen, the hold is lost instead.
 func (h *Hold) reached(now Instant) bool {
-	if h.until == 0 || h.stopping || h.most(now) > 0 {
+	if h.until == 0 || h.stopping || h.untilMost(now) > 0 {
 		return false
 	}
-	return !h.terms.Leased || h.life(now) >= h.most(now)
+	return !h.terms.Leased || h.life(now) >= h.untilMost(now)
 }
 
 // note records the answer to a renewal.
@@ -126,7 +127,7 @@ func (h *Hold) step(ev Event, now Instant) Action {
 	if h.terms.Leased && h.life(now) <= 0 {
 		return h.end(h.late())
 	}
-	if h.terms.Leased && h.stopping && h.most(now)+h.terms.Grace <= 0 {
+	if h.terms.Leased && h.stopping && h.untilMost(now)+h.terms.Grace <= 0 {
 		h.ended = true
 		return Action{}
 	}
@@ -182,8 +183,8 @@ func (h *Hold) plan(now Instant) Action {
 	return act
 }
 
-// most returns the time until the maximum is reached.
-func (h *Hold) most(now Instant) time.Duration { return h.until - now.Mono }
+// untilMost returns the time until the maximum is reached.
+func (h *Hold) untilMost(now Instant) time.Duration { return h.until - now.Mono }
 
 // nextStop returns the time until the maximum is reached or, after that, until the grace is over.
 // ok is false if neither is ahead.
@@ -192,9 +193,9 @@ func (h *Hold) nextStop(now Instant) (left time.Duration, ok bool) {
 	case h.until == 0:
 		return 0, false
 	case !h.stopping:
-		return h.most(now), true
+		return h.untilMost(now), true
 	}
-	return h.most(now) + h.terms.Grace, h.terms.Leased
+	return h.untilMost(now) + h.terms.Grace, h.terms.Leased
 }
 
 // due returns the time until the next renewal, which is sent at a third of the lease. Margin and
@@ -221,8 +222,16 @@ func (h *Hold) Terms() Terms { return h.terms }
 // Renewing reports whether a renewal was asked for and not yet answered.
 func (h *Hold) Renewing() bool { return h.renewing }
 
-// Until returns when the maximum is reached, by the monotonic clock; 0 means never.
-func (h *Hold) Until() time.Duration { return h.until }
+// Most returns the maximum; 0 means none.
+func (h *Hold) Most() time.Duration { return h.most }
+
+// Before returns at, or when the maximum is reached if that is ahead and earlier.
+func (h *Hold) Before(at time.Duration) time.Duration {
+	if h.until == 0 || h.stopping {
+		return at
+	}
+	return min(at, h.until)
+}
 
 // Stopping reports whether the hold has reached its maximum.
 func (h *Hold) Stopping() bool { return h.stopping }
