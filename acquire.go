@@ -19,6 +19,7 @@ type attempt struct {
 	*Locker
 	request driver.Request
 	report  *report
+	most    time.Duration // the maximum hold, counted from the grant; 0 means none
 }
 
 // run acquires the lock and reports the success. If a callback panics, run releases the lock.
@@ -67,7 +68,7 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		if err != nil {
 			return nil, driver.OneLine(err)
 		}
-		switch err = lock.startHold(ctx, grant, before, a.opts.MaxHold); {
+		switch err = lock.startHold(ctx, grant, before, a.most); {
 		case err == nil:
 			return lock, nil
 		case !req.Wait, final(err):

@@ -87,7 +87,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 		defer cancel()
 	}
 	each := *l
-	each.opts.Wait, each.opts.MaxHold = 0, 0 // both apply to the whole set
+	each.opts.Wait = 0 // the limit applies to the whole set
 	a := &acquisition{Locker: &each, names: names, wait: wait, told: map[string]*report{}}
 	a.set = &LockSet{parent: ctx}
 	done := false

@@ -285,7 +285,7 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 		return act, stood
 	}
 	if act.Stop {
-		l.failed = &MaxHoldError{Name: l.lease.Name, Token: l.lease.Token, Max: l.hold.Most()}
+		l.failed = &MaxHoldError{Name: l.lease.Name, Token: l.lease.Token, Max: l.locker.opts.MaxHold}
 	} else if cause := l.hold.Cause(); cause != nil && l.failed == nil {
 		l.failed = l.lostError(cause, now)
 	}

@@ -102,9 +102,9 @@ func (l *Locker) WithOnly(o Options) *Locker {
 // is then released.
 //
 // Do returns the error of fn. If the lock was lost or reached its maximum hold while fn ran, Do
-// returns the *LostError or *MaxHoldError joined with that error, even if fn returned nil. If Do does not get the lock, fn does not run; the
-// errors are those of [Locker.Acquire]. A failed release is logged and not returned: fn has
-// finished, and the lock expires by itself.
+// returns the *LostError or *MaxHoldError joined with that error, even if fn returned nil. If Do
+// does not get the lock, fn does not run; the errors are those of [Locker.Acquire]. A failed release
+// is logged and not returned: fn has finished, and the lock expires by itself.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
 	return l.do(ctx, name, true, fn)
 }
@@ -170,7 +170,7 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, er
 		return nil, err
 	}
 	req := l.request(ctx, name, wait)
-	a := &attempt{Locker: l, request: req, report: l.newReport(ctx, req)}
+	a := &attempt{Locker: l, request: req, report: l.newReport(ctx, req), most: l.opts.MaxHold}
 	lock, err := a.run(ctx)
 	if err != nil {
 		a.report.end(nil, err)

@@ -60,7 +60,6 @@ var ErrDeadline = errors.New("no renewal was acknowledged before the deadline")
 // Hold is the state of one acquisition. It is not safe for concurrent use.
 type Hold struct {
 	terms    Terms
-	most     time.Duration // the maximum
 	until    time.Duration // when the maximum is reached, by the monotonic clock; 0 means never
 	sent     Instant       // before the request that was last acknowledged
 	ttl      time.Duration // how long the lease runs from sent
@@ -80,7 +79,7 @@ func New(terms Terms, sent Instant, ttl time.Duration) Hold {
 }
 
 // Limit sets the maximum of the hold, counted from now.
-func (h *Hold) Limit(most time.Duration, now Instant) { h.most, h.until = most, now.Mono+most }
+func (h *Hold) Limit(most time.Duration, now Instant) { h.until = now.Mono + most }
 
 // Step processes an event and returns what to do. After the end of the hold it always returns the
 // zero Action.
@@ -221,9 +220,6 @@ func (h *Hold) Terms() Terms { return h.terms }
 
 // Renewing reports whether a renewal was asked for and not yet answered.
 func (h *Hold) Renewing() bool { return h.renewing }
-
-// Most returns the maximum; 0 means none.
-func (h *Hold) Most() time.Duration { return h.most }
 
 // Before returns at, or when the maximum is reached if that is ahead and earlier.
 func (h *Hold) Before(at time.Duration) time.Duration {
