@@ -24,14 +24,15 @@ type Lock struct {
 	floor  int64
 	parent context.Context // the caller's context, or the one that HoldStart returned
 
-	mu       sync.Mutex // guards hold, began, held, failed, returned, told, released, ctx, cancel, joined
+	mu       sync.Mutex // guards hold, began, held, failed, givingUp, returned, told, released, ctx, cancel, joined
 	hold     hold.Hold
 	began    time.Duration   // when the hold began, by the monotonic clock; zero before
 	held     time.Duration   // how long the hold lasted, once it has ended
 	failed   error           // the *LostError or *MaxHoldError that ended the context; before the hold began, a loss that the engine reported
 	told     bool            // AcquireEnd was called: HoldEnd may follow
 	released bool            // Release was called
-	returned bool            // the lock was released because of its maximum hold
+	givingUp chan struct{}   // closed when the lock was released because of its maximum hold; nil before that begins
+	returned bool            // the lock was released because of its maximum hold, and HoldEnd may be called
 	ctx      context.Context // created on first use
 	cancel   context.CancelCauseFunc
 	joined   map[context.Context]context.CancelCauseFunc // contexts of ContextWith that have not ended
@@ -290,26 +291,28 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 		l.failed = l.lostError(cause, now)
 	}
 	l.held = now.Mono - l.began
+	if ended && l.hold.Stopping() && ev.Kind != hold.Released {
+		l.givingUp = make(chan struct{})
+	}
 	cancels, cause := l.cancels(), l.cause()
 	l.mu.Unlock()
 	for _, cancel := range cancels {
 		cancel(cause)
 	}
 	if ended {
-		l.ended(ev)
+		l.ended()
 	}
 	return act, stood
 }
 
-// ended does what follows the end of a hold, whose contexts have ended. ev is the event that ended
-// it.
-func (l *Lock) ended(ev hold.Event) {
+// ended does what follows the end of a hold, whose contexts have ended.
+func (l *Lock) ended() {
 	l.mu.Lock()
-	loss, capped, told, renewing, held := l.loss(), l.hold.Stopping(), l.told, l.hold.Renewing(), l.held
+	loss, capped, told, renewing, held := l.loss(), l.givingUp != nil, l.told, l.hold.Renewing(), l.held
 	l.mu.Unlock()
 	l.locker.renewer.remove(l, renewing)
 	switch {
-	case capped && ev.Kind != hold.Released:
+	case capped:
 		go l.giveUp() // ends at the release timeout at the latest
 	case loss != nil && told:
 		l.locker.renewer.notifier.lost(l.values(), l.traced(), loss, held)

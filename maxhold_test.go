@@ -275,3 +275,23 @@ func TestMaxHoldOfASet(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseWaitsForTheReleaseAfterTheMaximumHold: a program that ends after Release leaves nothing
+// locked.
+func TestReleaseWaitsForTheReleaseAfterTheMaximumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		released := false
+		locks, _ := newLocks(fencelock.Config{Tracer: &fencelock.Tracer{
+			ReleaseStart: func(ctx context.Context, _ fencelock.TraceLock) context.Context {
+				time.Sleep(100 * time.Millisecond)
+				return ctx
+			},
+			ReleaseEnd: func(context.Context, fencelock.TraceReleaseEnd) { released = true },
+		}})
+		l := acquire(t, locks.With(capped), "a")
+		time.Sleep(capped.MaxHold + capped.Grace + 1)
+		if err := l.Release(); !errors.Is(err, fencelock.ErrMaxHold) || !released {
+			t.Errorf("Release returned %v, released: %v", err, released)
+		}
+	})
+}

@@ -21,8 +21,8 @@ const (
 
 // Release ends the hold at once and then releases the lock on the engine. It does not depend on the
 // caller's context and takes at most Config.ReleaseTimeout. Temporary failures are retried. If the
-// lock was lost before, or was released because of Options.MaxHold, Release returns ErrNotHeld.
-// Further calls do nothing and return nil.
+// lock was lost before, or was released because of Options.MaxHold, Release returns ErrNotHeld, in
+// the second case when that release has ended. Further calls do nothing and return nil.
 func (l *Lock) Release() error {
 	l.mu.Lock()
 	again := l.released
@@ -33,7 +33,8 @@ func (l *Lock) Release() error {
 	}
 	_, stood := l.feed(hold.Event{Kind: hold.Released}, clock.Now())
 	failure := l.failure()
-	if !stood && errors.Is(failure, ErrMaxHold) { // giveUp releases it
+	if !stood && errors.Is(failure, ErrMaxHold) {
+		<-l.givingUp // giveUp releases it; the process may end after this call
 		return fmt.Errorf("%w: %w", ErrNotHeld, failure)
 	}
 	err := l.releaseEngine()
@@ -55,7 +56,10 @@ func (l *Lock) holdEnd() {
 
 // giveUp releases a lock that was held for its maximum and the grace.
 func (l *Lock) giveUp() {
-	err := l.releaseEngine()
+	err := func() error {
+		defer close(l.givingUp) // even if a hook ends the goroutine; before HoldEnd, which may call Release
+		return l.releaseEngine()
+	}()
 	logger := l.locker.renewer.cfg.Logger
 	logger.WarnContext(l.values(), "maximum hold is over", "name", l.lease.Name, "token", l.lease.Token, "held", l.held)
 	if err != nil && !errors.Is(err, ErrNotHeld) {
