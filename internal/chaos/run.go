@@ -230,7 +230,7 @@ func (a *Arena) judged(ctx context.Context, seed uint64, faults []Fault, length 
 		if o.Orderly {
 			how = "all workers had ended in order"
 		}
-		v := history.Violation{Rule: history.ClosedName, Name: o.Slowest, At: o.Length, Text: fmt.Sprintf("%s was closed for %v after %s; the bound is %v", o.Slowest, o.Free, how, bound)}
+		v := history.Violation{Rule: history.ClosedName, Name: o.Slowest, At: o.Length, Text: fmt.Sprintf("%s was closed for %v after %s; the bound is %v", o.Slowest, o.Free.Round(time.Microsecond), how, bound.Round(time.Microsecond))}
 		o.History.Violations = append(o.History.Violations, v)
 		a.Live.Violations.Add(1)
 	}

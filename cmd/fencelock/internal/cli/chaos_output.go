@@ -62,8 +62,8 @@ func (l *chaosLine) show() {
 }
 
 func (l *chaosLine) text() string {
-	text := fmt.Sprintf("%v, %d acquisitions, %d faults, %d violations", time.Since(l.began).Round(time.Second),
-		l.run.Acquired.Load(), l.run.Faults.Load(), l.run.Violations.Load())
+	text := fmt.Sprintf("%v, %d violations, %d acquisitions, %d faults", time.Since(l.began).Round(time.Second),
+		l.run.Violations.Load(), l.run.Acquired.Load(), l.run.Faults.Load())
 	if l.run.Shrinking.Load() {
 		text += "; looking for fewer faults that show it"
 	}
@@ -122,7 +122,7 @@ func chaosText(r *chaos.Report, again string) string {
 		fmt.Fprintf(&b, "\n%d violations in all\n", n)
 	}
 	if r.Shrunk != nil {
-		b.WriteString(shrunkText(r) + "To repeat them: " + again + "\n")
+		b.WriteString(shrunkText(r) + "All faults of the round again: " + again + "\n")
 	}
 	return b.String()
 }
