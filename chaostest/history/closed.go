@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A Stretch is a time in which nobody held a lock, although a worker that no fault affected waited
-// for it or failed to acquire it.
+// A Stretch is a time in which nobody held a lock, although workers that no fault affected waited
+// for it, one or more at each moment, or failed to acquire it.
 type Stretch struct {
 	Name  string        `json:"name"`
 	From  time.Duration `json:"from"`
 	To    time.Duration `json:"to"`
 	After string        `json:"after,omitempty"` // the ID of the acquisition before; empty if there is none
 	Died  bool          `json:"died,omitempty"`  // the process of that acquisition died
-	By    string        `json:"by"`              // the ID of the wait that shows it
+	By    string        `json:"by"`              // the ID of the wait that shows it, the last one if there are several
 	Try   bool          `json:"try,omitempty"`   // that wait is an attempt that does not wait
 }
 
@@ -85,14 +85,21 @@ type closing struct {
 func (c *closing) stretches(length time.Duration) (all []Stretch) {
 	sort.Slice(c.waits, func(i, j int) bool { return c.waits[i].From < c.waits[j].From })
 	gaps := c.gaps(length)
-	longest := make([]Stretch, len(gaps))
+	longest, last := make([]Stretch, len(gaps)), make([]Stretch, len(gaps))
 	busy := time.Duration(math.MinInt64) // when the earlier waits have ended
 	for i, w := range c.waits {
 		alone := w.From > busy && (i+1 == len(c.waits) || c.waits[i+1].From > w.To)
 		busy = max(busy, w.To)
 		first := sort.Search(len(gaps), func(k int) bool { return gaps[k].to > w.From })
 		for k := first; k < len(gaps) && gaps[k].from < w.To; k++ {
-			if s := c.shown(w, gaps[k], alone); s.Length() > longest[k].Length() {
+			s := c.shown(w, gaps[k], alone)
+			if s.Length() <= 0 {
+				continue
+			}
+			if before := last[k]; before.By != "" && s.From <= before.To { // one wait takes over from another
+				s.From, s.To = min(s.From, before.From), max(s.To, before.To)
+			}
+			if last[k] = s; s.Length() > longest[k].Length() {
 				longest[k] = s
 			}
 		}

@@ -73,6 +73,8 @@ func TestClosed(t *testing.T) {
 		"a dead holder":              {scene: scene{acquisitions: []history.Acquisition{dead("a", 0, 2), two[1]}, waits: []history.Wait{got("b", "w", 1, 10)}}, want: 8, died: true},
 		"a waiter that gives up":     {scene: scene{acquisitions: two, waits: []history.Wait{failed("w", 3, 7)}}, want: 5},
 		"waiters that give up early": {scene: scene{acquisitions: two, waits: []history.Wait{failed("w", 3, 4), failed("w", 5, 6), failed("w", 8, 9)}}, want: 7},
+		"waiters that take over":     {scene: scene{acquisitions: two, waits: []history.Wait{failed("v", 3, 6), failed("w", 5, 9)}}, want: 6},
+		"waiters with a pause":       {scene: scene{acquisitions: two, waits: []history.Wait{failed("u", 3, 5), failed("v", 3, 5), failed("w", 6, 9), failed("v", 6, 8)}}, want: 3},
 		"an attempt":                 {scene: scene{acquisitions: two, waits: []history.Wait{attempt("w", 8)}}, want: 6, try: true},
 		"attempts at the same time":  {scene: scene{acquisitions: two, waits: []history.Wait{attempt("v", 8), attempt("w", 8)}}},
 		"an attempt while it is held": {scene: scene{

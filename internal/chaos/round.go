@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	closedFor = 10              // TTLs: how long a lock that is wanted may have no holder, without a fault
-	search    = 2 * time.Second // for an order in which the locks could have been granted
+	closedFor     = 10              // TTLs: how long a lock that is wanted may have no holder, without a fault
+	closedHunting = 3               // the same in the short rounds in which something is to be found
+	search        = 2 * time.Second // for an order in which the locks could have been granted
 )
 
 // A round is one plan, carried out.
@@ -151,12 +152,16 @@ func (r *round) judge(o *Outcome) {
 	for i := range h.Faults {
 		h.Faults[i].To += r.TTL + r.extra()
 	}
+	closed := closedFor * r.TTL
+	if r.Hunting {
+		closed = closedHunting * r.TTL
+	}
 	n := len(h.Acquisitions)
 	for _, a := range r.last {
 		a.Called, a.Returned, a.Until = a.Called-r.origin, a.Returned-r.origin, a.Until-r.origin
 		h.Acquisitions = append(h.Acquisitions, a)
 	}
-	h.Judge(history.Rules{TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped(), Closed: closedFor * r.TTL, Search: search})
+	h.Judge(history.Rules{TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped(), Closed: closed, Search: search})
 	for _, a := range h.Acquisitions {
 		if a.Token > r.last[a.Name].Token {
 			r.last[a.Name] = history.Acquisition{

@@ -41,6 +41,13 @@ func Sabotages() (names []string, what map[string]string) {
 	return slices.Sorted(maps.Keys(sabotages)), what
 }
 
+// Shows reports whether the sabotage can be seen on the engine. Locks on files have no leases, which
+// most sabotages are about.
+func (c Config) Shows() bool {
+	files := c.Engine == "files" || c.Own != nil && c.Own.Name == "file"
+	return !files || c.Sabotage == "" || slices.Contains([]string{"lost-release", "min-hold", "owner-check", "token-order"}, c.Sabotage)
+}
+
 // sabotaged returns the engine, wrong as a sabotage says. Without one it is right.
 func sabotaged(e driver.Engine, name string) driver.Engine {
 	if s, ok := sabotages[name]; ok {

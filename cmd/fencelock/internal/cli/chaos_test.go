@@ -162,6 +162,7 @@ func TestChaosRefuses(t *testing.T) {
 		"--url mem:":                                   "mem has no servers that several processes share",
 		"--engine redis --faults kill,flood":           `"flood" is not one of`,
 		"--engine etcd":                                `"etcd" is not one of`,
+		"--engine files --sabotage margin":             "locks on files have none",
 		"--engine redis --sabotage sand":               `"sand" is not one of`,
 		"--engine redis --yes":                         "leave them out with --engine",
 		"--engine redis --url redis://localhost":       "write one of them",
