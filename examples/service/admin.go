@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fencelock/fencelock"
@@ -20,10 +21,10 @@ type admin struct {
 	draining atomic.Bool
 }
 
-func newAdmin(locks *fencelock.Locker, candidate *election.Candidate) *admin {
+func newAdmin(locks *fencelock.Locker, candidate *election.Candidate, registry *prometheus.Registry) *admin {
 	mux := http.NewServeMux()
 	a := &admin{Handler: mux, locks: locks}
-	mux.Handle("GET /metrics", promhttp.Handler())
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	// It does not ask Redis: an outage of Redis must not restart every instance. It fails if this
 	// instance still works as the leader a minute after it has lost its term.
 	mux.Handle("GET /livez", candidate.Health(time.Minute))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencelock/fencelock"
@@ -24,12 +25,13 @@ func run(ctx context.Context, cfg config, log *slog.Logger) error {
 	client := redis.NewClient(&redis.Options{Addr: cfg.redis, ContextTimeoutEnabled: true})
 	engine := goredis.New(client, nil)
 	metrics := promfencelock.New(nil)
-	prometheus.MustRegister(metrics)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	locks := fencelock.New(engine, &fencelock.Config{Tracer: metrics.Tracer(), Logger: log}).With(fencelock.Options{TTL: cfg.ttl})
 	data := shop{client, fencegoredis.New(client, nil)}
 
 	sender := newSender(locks, data, cfg.stop, log)
-	admin := newAdmin(locks, sender.candidate)
+	admin := newAdmin(locks, sender.candidate, registry)
 	s := &service{
 		cfg:    cfg,
 		log:    log,
