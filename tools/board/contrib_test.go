@@ -19,7 +19,7 @@ const (
 )
 
 // duration is one in an expression or after "for:".
-var duration = regexp.MustCompile(`(\[|for: )(\d+)([mh])\b`)
+var duration = regexp.MustCompile(`(\[|for: |offset )(\d+)([mh])\b`)
 
 // shorten divides the times of a text by shorter.
 func shorten(text string) string {

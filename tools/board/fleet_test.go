@@ -2,6 +2,7 @@ package board
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,7 +21,8 @@ import (
 type fleet struct {
 	program string
 	redis   *redistest.Redis
-	free    []string // addresses of probes and metrics that are scraped and not in use
+	places  []string // addresses of probes and metrics that are scraped
+	free    []string // those that are not in use
 
 	mu      sync.Mutex
 	serving []string // addresses of the API of instances that get requests
@@ -44,8 +46,9 @@ func newFleet(t *testing.T, places int) *fleet {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for range places {
-		f.free = append(f.free, freeAddr(t))
+		f.places = append(f.places, freeAddr(t))
 	}
+	f.free = f.places
 	return f
 }
 
@@ -88,14 +91,25 @@ func (i *instance) said(t *testing.T) string {
 	return string(text)
 }
 
-// probe returns the status of a probe, 0 if the instance does not answer.
-func (i *instance) probe(path string) int {
+// get returns the status and the body of a path of probes and metrics, 0 if the instance does not
+// answer.
+func (i *instance) get(path string) (status int, body string) {
 	r, err := http.Get("http://" + i.admin + path)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	_ = r.Body.Close()
-	return r.StatusCode
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return r.StatusCode, string(text)
+}
+
+// probe returns the status of a probe.
+func (i *instance) probe(path string) int {
+	status, _ := i.get(path)
+	return status
 }
 
 // serve sends requests to these instances from now on, as a load balancer does.

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"slices"
@@ -8,7 +9,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/picture"
 )
+
+var record = flag.String("record", "", "store what the panels show for a picture of this `folder` of documentation")
 
 // TestLive runs instances of the service through a rolling deployment, a report that fails, a frozen
 // holder, an outage of Redis and the end of all instances. Two servers of Prometheus scrape them: one
@@ -26,7 +31,7 @@ func TestLive(t *testing.T) {
 	wait := f.clients(stopped)
 	defer wait()
 	defer close(stopped)
-	l := &live{f, servers}
+	l := &live{fleet: f, servers: servers, began: began}
 
 	old := []*instance{f.start(t), f.start(t), f.start(t)}
 	f.serve(old...)
@@ -35,10 +40,15 @@ func TestLive(t *testing.T) {
 			return len(p.during(t, "fencelock_election_leading == 1", time.Now().Add(-scrape), time.Now())) > 0
 		})
 	}
+	l.happens("a rolling deployment begins")
 	fresh := l.deploy(t, old)
+	l.happens("a job fails")
 	l.failReport(t)
+	l.happens("a holder is frozen")
 	l.freeze(t, fresh)
+	l.happens("Redis does not answer")
 	l.cutOff(t)
+	l.happens("all instances stop")
 	for _, i := range fresh {
 		f.stop(t, i)
 	}
@@ -50,12 +60,22 @@ func TestLive(t *testing.T) {
 	}
 	checkPanels(t, servers, began)
 	checkRules(t, servers, text, began)
+	if *record != "" {
+		l.draw(t, *record)
+	}
 }
 
 // live are the service and the servers that scrape it.
 type live struct {
 	*fleet
 	servers []prometheus
+	began   time.Time
+	events  []picture.BoardEvent
+}
+
+// happens notes an event for the picture.
+func (l *live) happens(what string) {
+	l.events = append(l.events, picture.BoardEvent{At: time.Since(l.began).Seconds(), What: what})
 }
 
 // fires waits until alerts fire on all servers.
@@ -107,12 +127,10 @@ func (l *live) freeze(t *testing.T, others []*instance) {
 	frozen := l.start(t, "-charge", "8s")
 	answer := make(chan int, 1)
 	go func() { answer <- pay(frozen.api, name, "first", "frozen") }() // ends with the payment
-	for _, p := range l.servers {                                      // increase() needs a scrape from before the loss
-		holds := fmt.Sprintf(`fencelock_hold_count{class="invoice", instance=%q} == 1`, frozen.admin)
-		within(t, 10*time.Second, "a scrape sees the lock of the payment", func() bool {
-			return len(p.during(t, holds, time.Now().Add(-scrape), time.Now())) > 0
-		})
-	}
+	within(t, 10*time.Second, "the payment holds its lock", func() bool {
+		_, text := frozen.get("/metrics")
+		return strings.Contains(text, `fencelock_hold_count{class="invoice",engine="redis",kind="lock",mode="exclusive"} 1`)
+	})
 	if err := frozen.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ var pictures = []picture{
 	{"cost", "pictures/cost.json", drawn[Cost]},
 	{"frozen", "pictures/frozen.json", drawn[Timeline]},
 	{"failover", "pictures/failover.json", drawn[Timeline]},
+	{"board", "pictures/board.json", drawn[Board]},
 }
 
 // drawn draws data of a type.
