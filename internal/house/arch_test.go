@@ -152,7 +152,7 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock"}
+var modules = []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock", "examples/service"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {

@@ -1,8 +1,10 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,7 +29,7 @@ type BoardRow struct {
 	Panels []BoardPanel
 }
 
-// BoardPanel is a panel: a "stat", which shows the last value, a "timeseries", or a
+// BoardPanel is a panel: a "stat", of which the greatest value is drawn, a "timeseries", or a
 // "state-timeline".
 type BoardPanel struct {
 	Title, Kind, Unit string
@@ -52,14 +54,20 @@ func (s BoardSeries) numbers() (all []float64) {
 	return all
 }
 
+// most returns the greatest value.
+func (s BoardSeries) most() (most float64) {
+	for _, v := range s.numbers() {
+		if v > most { // not if v is NaN
+			most = v
+		}
+	}
+	return most
+}
+
 // most returns the greatest value of a panel.
 func (p BoardPanel) most() (most float64) {
 	for _, s := range p.Series {
-		for _, v := range s.numbers() {
-			if v > most { // not if v is NaN
-				most = v
-			}
-		}
+		most = max(most, s.most())
 	}
 	return most
 }
@@ -69,14 +77,14 @@ var boardColours = []string{"blue", "green", "amber", "red", "grey"}
 
 // draw draws the rows below each other, three stats or two other panels side by side.
 func (b Board) draw() []byte {
-	const title = "The board while things go wrong"
+	const title = "The board during a deployment and four faults"
 	const gap = 8.0
 	c := new(canvas)
 	y := c.heading(title, b.Measured)
-	said := []string{"Panels of the board over one run. Events:"}
+	said := []string{"Panels of the board over one run; numbers are the greatest values. Events:"}
 	events := ""
 	for i, e := range b.Events {
-		events += fmt.Sprintf("%d %s   ", i+1, e.What)
+		events += fmt.Sprintf("%d %s. ", i+1, e.What)
 		said = append(said, fmt.Sprintf("%d, at %.0f s, %s;", i+1, e.At, e.What))
 	}
 	for _, line := range wrap(events, 78) {
@@ -89,7 +97,7 @@ func (b Board) draw() []byte {
 		y += gap
 		x, high := 12.0, 0.0
 		for _, p := range row.Panels {
-			wide, h := (width-24-gap)/2, 132.0
+			wide, h := (width-24-gap)/2, 146.0
 			if p.Kind == "stat" {
 				wide, h = (width-24-2*gap)/3, 52.0
 			}
@@ -110,19 +118,12 @@ func (b Board) panel(c *canvas, p BoardPanel, left, top, wide, high float64) str
 	c.text(left+8, top+17, "small bold", p.Title)
 	switch p.Kind {
 	case "stat":
-		last := math.NaN()
-		for _, s := range p.Series {
-			for _, v := range s.numbers() {
-				if !math.IsNaN(v) {
-					last = v
-				}
-			}
-		}
-		c.text(left+8, top+40, "bold", quantity(last, p.Unit))
-		return fmt.Sprintf("%s: %s.", p.Title, quantity(last, p.Unit))
+		c.text(left+8, top+40, "bold", quantity(p.most(), p.Unit))
+		return fmt.Sprintf("%s: up to %s.", p.Title, quantity(p.most(), p.Unit))
 	case "state-timeline":
 		b.states(c, p, left, top, wide, high)
-	default:
+	default: // the legend has place for a few, so the greatest come first
+		p.Series = slices.SortedStableFunc(slices.Values(p.Series), func(s, t BoardSeries) int { return cmp.Compare(t.most(), s.most()) })
 		b.curves(c, p, left, top, wide, high)
 	}
 	var names []string
@@ -142,14 +143,14 @@ func (b Board) axis(c *canvas, p BoardPanel, x0, x1, y0, y1 float64) func(i floa
 	for i, e := range b.Events {
 		at := x(e.At / b.Step)
 		c.line(at, y1, at, y0, "hollow")
-		c.text(at+2, y1+9, "small pale", strconv.Itoa(i+1))
+		c.text(at, y1-5, "small pale mid", strconv.Itoa(i+1))
 	}
 	return x
 }
 
 // curves draws a curve for each series.
 func (b Board) curves(c *canvas, p BoardPanel, left, top, wide, high float64) {
-	x0, x1, y0, y1 := left+54, left+wide-8, top+high-26, top+28
+	x0, x1, y0, y1 := left+60, left+wide-8, top+high-26, top+42
 	x := b.axis(c, p, x0, x1, y0, y1)
 	most := max(p.most(), 1e-6)
 	y := func(v float64) float64 { return y0 - max(v, 0)/most*(y0-y1) }
@@ -158,12 +159,12 @@ func (b Board) curves(c *canvas, p BoardPanel, left, top, wide, high float64) {
 	c.text(x0-5, y1+6, "small pale end", quantity(most, p.Unit))
 	at := left + 8
 	for i, s := range p.Series {
-		if i == len(boardColours) || at+wide0(s.Name) > left+wide-4 {
+		if i == len(boardColours) || at+room(s.Name) > left+wide-24 {
 			c.text(at, top+high-8, "small pale", fmt.Sprintf("+%d", len(p.Series)-i))
 			break
 		}
 		c.text(at, top+high-8, "small "+boardColours[i], s.Name)
-		at += wide0(s.Name)
+		at += room(s.Name)
 	}
 	for i, s := range p.Series {
 		class := boardColours[min(i, len(boardColours)-1)]
@@ -185,12 +186,12 @@ func (b Board) curves(c *canvas, p BoardPanel, left, top, wide, high float64) {
 	}
 }
 
-// wide0 is the space of a name in a legend.
-func wide0(name string) float64 { return wide(name, small) + 12 }
+// room is the space of a name in a legend.
+func room(name string) float64 { return wide(name, small) + 12 }
 
 // states draws a bar for each time in which a series is not 0.
 func (b Board) states(c *canvas, p BoardPanel, left, top, wide, high float64) {
-	x0, x1, y0, y1 := left+100, left+wide-8, top+high-8, top+28
+	x0, x1, y0, y1 := left+100, left+wide-8, top+high-8, top+42
 	x := b.axis(c, p, x0, x1, y0, y1)
 	slot := (y0 - y1) / float64(max(len(p.Series), 1))
 	for i, s := range p.Series {

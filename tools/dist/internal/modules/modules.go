@@ -24,8 +24,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// unreleased are the folders of modules that only work on the repository uses.
-var unreleased = []string{"bench", "tools"}
+// unreleased are the folders of modules that nobody imports or installs.
+var unreleased = []string{"bench", "examples", "tools"}
 
 // nested is a nested module.
 type nested struct {

@@ -55,18 +55,19 @@ func commit(t *testing.T, dir string) {
 }
 
 // repository makes a root module with a nested one that is a command, one that does not require the
-// root module, and two that are not released.
+// root module, and three that are not released.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, map[string]string{
-		"go.mod":        "module example.com/lib\n\ngo 1.26.0\n",
-		"lib.go":        "// Package lib greets.\npackage lib\n\nfunc Greeting() string { return \"hello\" }\n",
-		"cmd/a/go.mod":  "module example.com/lib/cmd/a\n\ngo 1.26.0\n\nreplace example.com/lib => ../..\n\nrequire example.com/lib v0.0.0\n",
-		"cmd/a/main.go": "// Command a greets.\npackage main\n\nimport \"example.com/lib\"\n\nfunc main() { print(lib.Greeting()) }\n",
-		"vet/go.mod":    "module example.com/lib/vet\n\ngo 1.26.0\n",
-		"vet/main.go":   "// Command vet needs no library.\npackage main\n\nfunc main() {}\n",
-		"bench/go.mod":  "module example.com/lib/bench\n\ngo 1.26.0\n\nreplace example.com/lib => ..\n\nrequire example.com/lib v0.0.0\n",
+		"go.mod":          "module example.com/lib\n\ngo 1.26.0\n",
+		"lib.go":          "// Package lib greets.\npackage lib\n\nfunc Greeting() string { return \"hello\" }\n",
+		"cmd/a/go.mod":    "module example.com/lib/cmd/a\n\ngo 1.26.0\n\nreplace example.com/lib => ../..\n\nrequire example.com/lib v0.0.0\n",
+		"cmd/a/main.go":   "// Command a greets.\npackage main\n\nimport \"example.com/lib\"\n\nfunc main() { print(lib.Greeting()) }\n",
+		"vet/go.mod":      "module example.com/lib/vet\n\ngo 1.26.0\n",
+		"vet/main.go":     "// Command vet needs no library.\npackage main\n\nfunc main() {}\n",
+		"bench/go.mod":    "module example.com/lib/bench\n\ngo 1.26.0\n\nreplace example.com/lib => ..\n\nrequire example.com/lib v0.0.0\n",
+		"examples/go.mod": "module example.com/lib/examples\n\ngo 1.26.0\n",
 		// The path of another project, as for a run of its tests.
 		"bench/other/go.mod": "module example.com/other/v10\n\ngo 1.26.0\n",
 	})
