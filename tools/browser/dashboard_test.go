@@ -80,6 +80,10 @@ func TestDashboardPictures(t *testing.T) {
 					if got := b.number("document.documentElement.scrollWidth"); got > float64(width) {
 						t.Errorf("the page is %v pixels wide", got)
 					}
+					if sample == "shop" {
+						b.do(chromedp.Click(chromedp.CSS("#foot button")))
+						b.until(`document.querySelectorAll("#jobs tbody tr").length === 3`)
+					}
 					b.do(chromedp.Sleep(*settle))
 					b.keep(filepath.Join(folder, fmt.Sprint(l)+".png"))
 				})
