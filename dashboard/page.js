@@ -116,7 +116,7 @@ function update(u) {
 
 function tile(id, value, level = "") {
 	$(id).className = level;
-	$(id).lastElementChild.textContent = value;
+	$(id).lastElementChild.textContent = value.toLocaleString("en");
 }
 
 function tiles(u) {
@@ -154,7 +154,7 @@ function panels(u) {
 	const jobs = panel("jobs", "Jobs", wantJobs, true);
 	if (jobs && u.job_error) jobs.replaceChildren(make("p", { className: "soft", textContent: plain(u.job_error) }));
 	else jobs?.replaceChildren(!u.jobs_read ? "reading…" : !u.jobs ? "No job is known." : grid(["job", "last tick", "result", "host", "took", "next", "note"], u.jobs.map(j => [
-		plain(j.job), clock(j.tick), make("span", { className: j.state === "failed" || j.state === "lost" ? "chip late" : "", textContent: j.state ?? "–" }), plain(j.host ?? ""), j.took === undefined ? "–" : span(j.took), clock(j.next), plain(j.paused ?? j.error ?? "")])));
+		plain(j.job), clock(j.tick), make("span", { className: j.state === "failed" || j.state === "lost" ? "chip late" : "", textContent: j.state ?? "–" }), plain(j.host ?? ""), j.took < 0 ? "–" : span(j.took), clock(j.next), plain(j.paused ?? j.error ?? "")])));
 }
 
 function grid(head, body) {

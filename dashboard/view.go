@@ -107,7 +107,7 @@ type jobView struct {
 	Next   int64  `json:"next,omitempty"`
 	State  string `json:"state,omitempty"`
 	Host   string `json:"host,omitempty"`
-	Took   int64  `json:"took,omitempty"`
+	Took   int64  `json:"took"` // -1 if it has not ended
 	Error  string `json:"error,omitempty"`
 	Paused string `json:"paused,omitempty"`
 }
@@ -267,7 +267,7 @@ func (h *history) election(name string) electionView {
 
 // viewJob returns the row of a job.
 func viewJob(s cron.Status) jobView {
-	v := jobView{Job: s.Job, Tick: millis(s.Tick), Next: millis(s.Next)}
+	v := jobView{Job: s.Job, Tick: millis(s.Tick), Next: millis(s.Next), Took: -1}
 	if r := s.Last; r != nil {
 		v.State, v.Host, v.Error = string(r.State), r.Host, r.Error
 		if !r.Ended.IsZero() {

@@ -83,6 +83,7 @@ func TestDashboardPictures(t *testing.T) {
 					if sample == "shop" {
 						b.do(chromedp.Click(chromedp.CSS("#foot button")))
 						b.until(`document.querySelectorAll("#jobs tbody tr").length === 3`)
+						b.do(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 0)"))
 					}
 					b.do(chromedp.Sleep(*settle))
 					b.keep(filepath.Join(folder, fmt.Sprint(l)+".png"))
