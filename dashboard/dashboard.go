@@ -79,6 +79,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cross-Origin-Opener-Policy", "same-origin")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
+	limit := http.NewResponseController(w) // some servers have no deadlines
+	_ = limit.SetWriteDeadline(time.Now().Add(slowest))
+	defer func() { _ = limit.SetWriteDeadline(time.Time{}) }() // or a later request on the connection would have it
 	if !h.knows(r.Host) {
 		http.Error(w, "this page is not served under the host name of this request", http.StatusMisdirectedRequest)
 		return

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxViewers = 200
-	slowest    = 30 * time.Second // how long a window may take to read an event
+	slowest    = 30 * time.Second // how long a window may take to read the page or an event
 )
 
 // events sends an event after each look, until the window is closed or hidden.
@@ -46,7 +46,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		if err != nil { // no type of an update can fail
 			panic(err)
 		}
-		_ = out.SetWriteDeadline(time.Now().Add(slowest)) // some servers have none
+		_ = out.SetWriteDeadline(time.Now().Add(slowest)) // as in ServeHTTP
 		if _, err = fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock"
 )
@@ -36,6 +37,9 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
+	limit := http.NewResponseController(w)
+	_ = limit.SetReadDeadline(time.Now().Add(slowest)) // some servers have no deadlines
+	defer func() { _ = limit.SetReadDeadline(time.Time{}) }()
 	var o order
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&o); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -227,3 +227,22 @@ func TestDashboardFilter(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.until(`document.querySelectorAll("#locks tbody tr").length === 200 && location.search === ""`)
 }
+
+// A hidden window has no connection, and draws nothing. It catches up when it is shown.
+func TestDashboardRestsWhileHidden(t *testing.T) {
+	b := visit(t, look{width: 1400}, serve(t, build(t, "dashboard.test"), "-test.run=^TestServe$", "-serve", "three"))
+	b.until(`document.querySelector("#locks tbody td.n div")?.textContent`)
+	turn := func(hidden bool) {
+		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`Object.defineProperty(document, "hidden", {configurable: true, value: %v}); document.dispatchEvent(new Event("visibilitychange")); undefined`, hidden)))
+	}
+	const age = `parseFloat(document.querySelector("#locks tbody td.n div").textContent)`
+	turn(true)
+	b.until(`document.getElementById("state").textContent === "paused"`)
+	before := b.number(age)
+	b.do(chromedp.Sleep(3 * time.Second))
+	if after := b.number(age); after != before {
+		t.Errorf("a hidden window went from %v to %v", before, after)
+	}
+	turn(false)
+	b.until(fmt.Sprintf(`document.getElementById("state").textContent === "live" && %s > %v`, age, before))
+}

@@ -55,9 +55,18 @@ fencelock ui --listen :7654 --allow-break --token-file ui-token`,
 	f.SortFlags = false
 	f.StringVar(&c.Listen, "listen", "127.0.0.1:7654", "`ADDRESS` of the page. Port 0 means a free one.")
 	f.BoolVar(&c.AllowBreak, "allow-break", false, "Let the page take locks away.")
-	f.StringVar(&c.TokenFile, "token-file", "", "With --allow-break: `FILE` with the token of at least 16 characters, instead of a new one.")
-	f.StringArrayVar(&c.Elections, "election", nil, "`NAME` of an election; the page shows its leader, or that there is none. Can be repeated.")
-	f.StringArrayVar(&c.Hosts, "host", nil, "Host `NAME` under which the page is reached, if it is not an address or localhost. Can be repeated.")
+	f.Func("token-file", "With --allow-break: `FILE` with the token of at least 16 characters, instead of a new one.", func(s string) error {
+		c.TokenFile = s
+		return notEmpty(s)
+	})
+	f.Func("election", "`NAME` of an election; the page shows its leader, or that there is none. Can be repeated.", func(s string) error {
+		c.Elections = append(c.Elections, s)
+		return driver.CheckName(s)
+	})
+	f.Func("host", "Host `NAME` under which the page is reached, if it is not an address or localhost. Can be repeated.", func(s string) error {
+		c.Hosts = append(c.Hosts, s)
+		return notEmpty(s)
+	})
 	return cmd
 }
 
@@ -72,10 +81,13 @@ func (c *uiCmd) check() error {
 	case c.AllowBreak && c.TokenFile == "" && host != "localhost" && (parsed != nil || !address.IsLoopback()):
 		return errors.New("--allow-break needs --token-file on an address that others can reach")
 	}
-	for _, name := range c.Elections {
-		if err := driver.CheckName(name); err != nil {
-			return fmt.Errorf("--election: %w", err)
-		}
+	return nil
+}
+
+// notEmpty refuses the value of an unset variable.
+func notEmpty(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
 	}
 	return nil
 }
