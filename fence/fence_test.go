@@ -110,7 +110,7 @@ func TestStaleIsTold(t *testing.T) {
 	if want := (fence.StaleError{Resource: "resource", Token: f.Token, Floor: f.Token + 1}); !errors.Is(err, fence.ErrStale) || *err.(*fence.StaleError) != want {
 		t.Errorf("Refuse returns %v, want %v", err, &want)
 	}
-	if want := (fencelock.TraceStale{Resource: "resource", Name: "d", Token: f.Token, Floor: f.Token + 1}); len(told) != 1 || told[0] != want {
+	if want := (fencelock.TraceStale{Resource: "resource", Name: "d", Token: f.Token, Floor: f.Token + 1, Kind: fencelock.KindLock, Engine: "memory"}); len(told) != 1 || told[0] != want {
 		t.Errorf("the tracer was told %+v, want %+v", told, want)
 	}
 	_ = f.Refuse(t.Context(), "resource", 9)

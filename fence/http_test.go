@@ -206,7 +206,7 @@ func TestTransport(t *testing.T) {
 	if text, err := io.ReadAll(got.Body); err != nil || !strings.HasPrefix(string(text), `{"type":"tag:`) {
 		t.Errorf("the body is %q, %v", text, err)
 	}
-	if want := []fencelock.TraceStale{{Resource: "r", Name: "a", Token: lock.Token(), Floor: 1 << 62}}; !slices.Equal(told, want) {
+	if want := []fencelock.TraceStale{{Resource: "r", Name: "a", Token: lock.Token(), Floor: 1 << 62, Kind: fencelock.KindLock, Engine: "memory"}}; !slices.Equal(told, want) {
 		t.Errorf("the tracer was told %+v, want %+v", told, want)
 	}
 }
