@@ -270,7 +270,7 @@ func TestPausedHolder(t *testing.T) {
 	if value, _ := s.read(); value != "paid" {
 		t.Errorf("the invoice is %q", value)
 	}
-	trace := fencelock.TraceStale{Resource: "invoices/42", Name: "invoice:42", Token: want.Token, Floor: next}
+	trace := fencelock.TraceStale{Resource: "invoices/42", Name: "invoice:42", Token: want.Token, Floor: next, Kind: fencelock.KindLock, Engine: "memory"}
 	if !slices.Equal(told, []fencelock.TraceStale{trace, trace, trace}) {
 		t.Errorf("the tracer was told %+v, want three times %+v", told, trace)
 	}
