@@ -20,7 +20,7 @@ const (
 	Wrong  = "wrong"  // the process met an error that must not occur; Text
 
 	Death    = "death" // the process was dead at this time; written by the process that killed it
-	Injected = "fault" // the harness injected a fault until Until; Text is what, Workers, Server, Why
+	Injected = "fault" // the harness injected a fault until Until; Text is what, Workers, Server
 )
 
 // An Event is one line of a history.
@@ -44,7 +44,6 @@ type Event struct {
 	Workers []string      `json:"workers,omitempty"` // that a fault is about
 	Server  string        `json:"server,omitempty"`  // that a fault is about
 	Text    string        `json:"text,omitempty"`
-	Why     string        `json:"why,omitempty"` // of a fault: a sentence for people
 }
 
 // An Acquisition is one lock as its holder saw it. Times are since the start of the history.
@@ -116,7 +115,6 @@ func (v Violation) String() string { return v.Rule + ": " + v.Text }
 // A History is what happened in a run.
 type History struct {
 	Engine       string         `json:"engine"` // as a person calls it
-	Server       string         `json:"server"` // its version
 	Seed         uint64         `json:"seed"`
 	Started      time.Time      `json:"started"`
 	Origin       time.Duration  `json:"origin"` // when the history started, by the clock of Now

@@ -69,7 +69,7 @@ func (j *joiner) add(e Event) {
 		h.Wrong = append(h.Wrong, e)
 	case Injected:
 		h.Faults = append(h.Faults, Fault{
-			What: e.Text, Workers: e.Workers, Server: e.Server, From: e.At, To: max(e.At, e.Until), Text: e.Why,
+			What: e.Text, Workers: e.Workers, Server: e.Server, From: e.At, To: max(e.At, e.Until),
 		})
 	}
 }

@@ -47,7 +47,7 @@ func (f *facts) about() string {
 	for _, w := range f.workers {
 		hosts[w.Host] = true
 	}
-	parts := []string{strings.TrimSpace(f.Engine + " " + f.Server), fmt.Sprintf("seed %d", f.Seed)}
+	parts := []string{f.Engine, fmt.Sprintf("seed %d", f.Seed)}
 	if !f.Started.IsZero() {
 		parts = append(parts, f.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}

@@ -25,7 +25,7 @@ type run struct {
 const ms = time.Millisecond
 
 func newRun(length time.Duration, workers, hosts int, token int64, names ...string) *run {
-	h := &history.History{Engine: "redis", Server: "7.0.15", Seed: 20261104, Length: length, TTL: 2 * time.Second,
+	h := &history.History{Engine: "redis", Seed: 20261104, Length: length, TTL: 2 * time.Second,
 		Started: time.Date(2026, 11, 4, 12, 0, 0, 0, time.UTC)}
 	for i := range workers {
 		h.Workers = append(h.Workers, history.Worker{Name: fmt.Sprintf("w%d", i+1), Host: "host-" + string(rune('a'+i*hosts/workers)), Births: []time.Duration{0}})
@@ -181,7 +181,7 @@ func violate(r *run) {
 // PostgreSQL. A frozen holder loses the lock.
 func dense(n int) *history.History {
 	r := newRun(time.Duration(n)*2200*time.Microsecond, 12, 3, 1793712600024512<<8, "hot", "warm", "cold", "rare")
-	r.h.Engine, r.h.Server = "postgres", "15.18"
+	r.h.Engine = "postgres"
 	r.fault("kill", "w2 is killed and started again.", r.h.Length/5, r.h.Length/5+time.Second, "w2")
 	r.fault("freeze", "w7 is stopped.", r.h.Length/2, r.h.Length/2+3*time.Second, "w7")
 	short := func() time.Duration { return r.between(20*time.Microsecond, 1200*time.Microsecond) }
@@ -195,7 +195,7 @@ func dense(n int) *history.History {
 // hostile has names that would be HTML and JavaScript, and tokens at both ends of an int64.
 func hostile() *history.History {
 	r := newRun(10*time.Second, 3, 1, 1, `</script><script>alert("lock")</script>`, "ünï<b>cödé</b>&amp;")
-	r.h.Engine, r.h.Server = "<i>redis</i>", `"7"`
+	r.h.Engine = `<i>"redis"</i>`
 	for i := range r.h.Workers {
 		r.h.Workers[i].Name = fmt.Sprintf(`<img src=x onerror=alert(%d)> with a name that is longer than a lane`, i)
 		r.h.Workers[i].Host = `host">`
