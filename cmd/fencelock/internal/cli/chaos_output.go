@@ -168,6 +168,11 @@ func orderText(n int) string {
 }
 
 func turnsText(turns []history.Turns) string {
+	const most = 10 // workers in a line
+	if len(turns) > most {
+		byCount := func(a, b history.Turns) int { return a.Count - b.Count }
+		return fmt.Sprintf("%d to %d of a worker", slices.MinFunc(turns, byCount).Count, slices.MaxFunc(turns, byCount).Count)
+	}
 	var all []string
 	for _, t := range turns {
 		all = append(all, fmt.Sprintf("%s %d", t.Worker, t.Count))
