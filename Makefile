@@ -1,5 +1,5 @@
 # All targets need Go and a C compiler (for the race detector). The tests start private servers:
-# Redis, PostgreSQL and MariaDB must be installed and need not run, and promtool of Prometheus.
+# Redis, PostgreSQL, MariaDB and Prometheus must be installed and need not run.
 # .ci/need installs what is missing, or prints how to.
 
 GO ?= go
