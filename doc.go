@@ -50,6 +50,7 @@
 //   - idempotent: a request or a job once per key, with its result stored.
 //   - ratelimit: a rate for all processes together.
 //   - optimistic: compare-and-swap of a small value.
+//   - dashboard: a page that shows holders and waiters live.
 //   - fence: checks fencing tokens at the resource that a lock protects.
 //
 // Limits, records and rates are optional features of an engine. Redlock has none of them.

@@ -20,6 +20,7 @@ type Config struct {
 	Prefix string
 
 	// Elections are names of elections. The page shows who leads each, and which has no leader.
+	// Their candidates do not count as waiting requests.
 	Elections []string
 
 	// Hosts are the host names under which the page is served, without ports. Requests for other
@@ -79,9 +80,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cross-Origin-Opener-Policy", "same-origin")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
-	limit := http.NewResponseController(w) // some servers have no deadlines
-	_ = limit.SetWriteDeadline(time.Now().Add(slowest))
-	defer func() { _ = limit.SetWriteDeadline(time.Time{}) }() // or a later request on the connection would have it
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowest)) // some servers have no deadlines
 	if !h.knows(r.Host) {
 		http.Error(w, "this page is not served under the host name of this request", http.StatusMisdirectedRequest)
 		return

@@ -194,6 +194,11 @@ func TestJobsAndElections(t *testing.T) {
 			t.Fatal(err)
 		}
 		lease := acquire(t, engine, "billing", "web-1", time.Hour)
+		ctx, resign := context.WithCancel(t.Context())
+		defer resign()
+		go func() { // a candidate; ends with resign
+			_, _ = engine.Acquire(ctx, driver.Request{Name: "billing", TTL: time.Hour, Wait: true})
+		}()
 		page := dashboard.New(locks, &dashboard.Config{Elections: []string{"billing", "search"}})
 		without, with := watch(t, page, ""), watch(t, page, "?jobs=1")
 		look()
@@ -205,8 +210,12 @@ func TestJobsAndElections(t *testing.T) {
 		if len(u.Jobs) != 1 || u.Jobs[0].State != "failed" || u.Jobs[0].Error != "disk full" || u.Jobs[0].Took != 2000 || !strings.HasSuffix(u.Jobs[0].Paused, ": maintenance") {
 			t.Errorf("%+v", u.Jobs)
 		}
-		if e := u.Elections; len(e) != 2 || e[0].Leader != "web-1" || e[0].Terms != 1 || e[1].Leader != "" {
+		if e := u.Elections; len(e) != 2 || e[0].Leader != "web-1" || e[0].Terms != 1 || e[0].Others != 1 || e[1].Leader != "" {
 			t.Errorf("%+v", e)
+		}
+		time.Sleep(10 * time.Second)
+		if u, _ := with.last(t); u.Held != 1 || u.Waiting != 0 || u.LongestWait != 0 || len(u.Hot) != 0 {
+			t.Errorf("a candidate counts as waiting: %+v", u)
 		}
 		release(t, engine, lease)
 	})

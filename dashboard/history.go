@@ -23,6 +23,7 @@ const (
 // history is what the looks have shown. Its memory is bounded: see maxTracks and maxHolds.
 type history struct {
 	interval time.Duration
+	leading  map[string]bool    // names of elections, whose candidates wait for good reason
 	list     []fencelock.Status // the last list, most urgent first
 	err      error              // of the last list
 	at       time.Time          // of the last list without an error; zero before it
@@ -71,7 +72,11 @@ type hold struct {
 }
 
 func newHistory(cfg Config) history {
-	return history{interval: cfg.Interval, tracks: map[string]*track{}}
+	h := history{interval: cfg.Interval, leading: map[string]bool{}, tracks: map[string]*track{}}
+	for _, name := range cfg.Elections {
+		h.leading[name] = true
+	}
+	return h
 }
 
 // add adds a list that was read at a time.
@@ -85,7 +90,7 @@ func (h *history) add(list []fencelock.Status, err error, now time.Time, took ti
 	if gap {
 		elapsed = 0
 	}
-	h.list, h.totals = list, sum(list, now)
+	h.list, h.totals = list, h.sum(list, now)
 	begun := h.follow(now, elapsed, gap)
 	h.rate = fade(h.rate, elapsed, rateSpan) + float64(begun)
 	h.points = append(h.points, point{now, h.totals.held, h.totals.waiting, gap})
@@ -95,11 +100,14 @@ func (h *history) add(list []fencelock.Status, err error, now time.Time, took ti
 	})
 }
 
-// sum adds a list up.
-func sum(list []fencelock.Status, now time.Time) (t totals) {
+// sum adds a list up. Candidates of an election do not count as waiting, nor the leader as old.
+func (h *history) sum(list []fencelock.Status, now time.Time) (t totals) {
 	t.names = len(list)
 	for _, s := range list {
 		t.held += len(s.Holders)
+		if h.leading[s.Name] {
+			continue
+		}
 		t.waiting += len(s.Waiters)
 		t.longestWait = max(t.longestWait, longestWait(s, now))
 		for _, holder := range s.Holders {
@@ -138,7 +146,9 @@ func (h *history) follow(now time.Time, elapsed time.Duration, gap bool) (begun 
 // compare brings one track up to date and returns how many holds have begun. After a gap, it counts
 // nothing.
 func (h *history) compare(t *track, s fencelock.Status, now time.Time, elapsed time.Duration, gap bool) (begun int) {
-	t.waited = fade(t.waited, elapsed, hotSpan) + float64(len(s.Waiters))*elapsed.Seconds()
+	if t.waited = fade(t.waited, elapsed, hotSpan); !h.leading[s.Name] {
+		t.waited += float64(len(s.Waiters)) * elapsed.Seconds()
+	}
 	t.rate = fade(t.rate, elapsed, rateSpan)
 	for i := range t.holds {
 		x := &t.holds[i]
@@ -201,7 +211,7 @@ func (h *history) urgency(s fencelock.Status, now time.Time) int {
 	if t := h.tracks[s.Name]; t != nil && slices.ContainsFunc(t.holds, func(x hold) bool { return x.slow && x.to.IsZero() }) {
 		return 99
 	}
-	if len(s.Waiters) == 0 {
+	if len(s.Waiters) == 0 || h.leading[s.Name] {
 		return 0
 	}
 	return 1 + bits.Len(uint(longestWait(s, now)/(4*time.Second)))

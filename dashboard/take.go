@@ -37,9 +37,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
-	limit := http.NewResponseController(w)
-	_ = limit.SetReadDeadline(time.Now().Add(slowest)) // some servers have no deadlines
-	defer func() { _ = limit.SetReadDeadline(time.Time{}) }()
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(slowest)) // as in ServeHTTP
 	var o order
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&o); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
