@@ -55,6 +55,23 @@ func TestEvents(t *testing.T) {
 	})
 }
 
+// A window that is opened beside another one does not wait for the next look, which may be far off.
+func TestSecondWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		acquire(t, engine, "stock", "web-1", time.Hour)
+		engine.Delay(2 * time.Second)
+		page := pageOf(engine, dashboard.Config{})
+		watch(t, page, "")
+		time.Sleep(5 * time.Second)
+		second := watch(t, page, "")
+		synctest.Wait()
+		if u, _ := second.last(t); u.Held != 1 || len(u.Points) == 0 {
+			t.Errorf("%+v", u)
+		}
+	})
+}
+
 // A window gets a row again only if it has changed.
 func TestUnchangedRowsAreNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,15 +52,17 @@ func newHub(locks *fencelock.Locker, cfg Config) *hub {
 	return &hub{locks: locks, cfg: cfg, soon: make(chan struct{}, 1), viewers: map[*viewer]bool{}, past: newHistory(cfg)}
 }
 
-// join adds a viewer. The first one starts the looks.
+// join adds a viewer. The first one starts the looks; others see the last one at once.
 func (h *hub) join(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.viewers[v] = true
-	if !h.running {
-		h.running = true
-		go h.run() // ends after the last viewer has left
+	if h.running {
+		v.changed <- struct{}{}
+		return
 	}
+	h.running = true
+	go h.run() // ends after the last viewer has left
 }
 
 // leave removes a viewer.
