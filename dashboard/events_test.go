@@ -49,8 +49,12 @@ func TestEvents(t *testing.T) {
 		}
 		release(t, engine, next)
 		look()
-		if u, _ := w.last(t); u.Held != 0 || len(u.Order) != 0 || u.Lost != 0 || u.Rate < 1 {
+		if u, rows := w.last(t); u.Held != 0 || u.Names != 0 || len(u.Order) != 1 || len(rows["stock"].Holders) != 0 || u.Lost != 0 || u.Rate < 1 {
 			t.Errorf("released: %+v", u)
+		}
+		time.Sleep(15 * time.Second)
+		if u, _ := w.last(t); len(u.Order) != 0 {
+			t.Errorf("long released: %+v", u)
 		}
 	})
 }

@@ -15,6 +15,7 @@ const (
 	chartSpan  = 10 * time.Minute // how far back the chart reaches
 	hotSpan    = 10 * time.Minute // how long a wait counts for the hot names
 	rateSpan   = time.Minute      // the same for rates
+	restSpan   = 10 * time.Second // how long a name is shown as free, so that rows do not flicker
 	maxTracks  = 20_000           // names with a past; others show only the present
 	maxHolds   = 120              // holds of a strip
 	steadyEnds = 250 * time.Millisecond
@@ -24,7 +25,7 @@ const (
 type history struct {
 	interval time.Duration
 	leading  map[string]bool    // names of elections, whose candidates wait for good reason
-	list     []fencelock.Status // the last list, most urgent first
+	list     []fencelock.Status // the last list, and names that became free; most urgent first
 	err      error              // of the last list
 	at       time.Time          // of the last list without an error; zero before it
 	took     time.Duration
@@ -92,6 +93,7 @@ func (h *history) add(list []fencelock.Status, err error, now time.Time, took ti
 	}
 	h.list, h.totals = list, h.sum(list, now)
 	begun := h.follow(now, elapsed, gap)
+	h.list = slices.Concat(h.list, h.resting(now))
 	h.rate = fade(h.rate, elapsed, rateSpan) + float64(begun)
 	h.points = append(h.points, point{now, h.totals.held, h.totals.waiting, gap})
 	h.points = slices.DeleteFunc(h.points, func(p point) bool { return now.Sub(p.at) > chartSpan })
@@ -141,6 +143,20 @@ func (h *history) follow(now time.Time, elapsed time.Duration, gap bool) (begun 
 		}
 	}
 	return begun
+}
+
+// resting returns the names that became free a moment ago.
+func (h *history) resting(now time.Time) (free []fencelock.Status) {
+	present := make(map[string]bool, len(h.list))
+	for _, s := range h.list {
+		present[s.Name] = true
+	}
+	for name, t := range h.tracks {
+		if n := len(t.holds); !present[name] && n > 0 && now.Sub(t.holds[n-1].to) < restSpan {
+			free = append(free, fencelock.Status{Name: name})
+		}
+	}
+	return free
 }
 
 // compare brings one track up to date and returns how many holds have begun. After a gap, it counts

@@ -108,6 +108,9 @@ func (s sheet) table(u update) {
 		for _, x := range r.Holders {
 			s.add("<div>%s <small>%s</small></div>", process(x.Host, x.PID, x.Foreign), x.Note)
 		}
+		if len(r.Holders) == 0 {
+			s.add("<small>free</small>")
+		}
 		s.add("<td class=\"n\">")
 		for _, x := range r.Holders {
 			s.add("<div>%s</div>", ago(x.Since, u.Now))

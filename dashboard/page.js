@@ -247,7 +247,7 @@ function fill(row) {
 		dot.style.setProperty("--c", colour(h.host));
 		return make("div", { title: plain(`${process(h)} ${h.pid || ""} ${h.note ?? ""}, token ${h.token}, owner ${h.owner}`) }, dot, process(h), make("small", { textContent: ` ${h.pid || ""} ${plain(h.note ?? "")}` }));
 	}));
-	if (!d.holders.length && d.not_before) row.held.append(make("small", { textContent: "closed by a minimum hold" }));
+	if (!d.holders.length) row.held.append(make("small", { textContent: d.not_before ? "closed by a minimum hold" : "free" }));
 	row.age.replaceChildren(...d.holders.map(h => h.since ? aged(make("div"), h.since) : make("div", { textContent: "–" })));
 	row.lease.replaceChildren(...d.holders.map(h => {
 		if (!h.ends) return make("div", {}, make("small", { className: "soft", textContent: "no lease" }));
