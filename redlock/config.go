@@ -9,7 +9,9 @@ import (
 
 // Config configures an engine. The zero value has usable defaults.
 type Config struct {
-	// Prefix is prepended to every key, so that several deployments can share servers. Clients with
+	// Prefix is prepended to the key of each lock and to the channel, so that several
+	// deployments can share servers. The keys beside a lock have the key of the lock, with the
+	// prefix, in a hash tag: an ACL needs both patterns; see docs/engines/redlock.md. Clients with
 	// different prefixes do not see each other's locks. The default is empty.
 	Prefix string
 
