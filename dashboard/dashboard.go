@@ -19,8 +19,8 @@ type Config struct {
 	// Prefix selects the names that are shown. Empty, the default, means all.
 	Prefix string
 
-	// Elections are names of elections. The page shows who leads each, and which has no leader.
-	// Their candidates do not count as waiting requests.
+	// Elections are names of elections, with the prefix. The page shows who leads each, and which has
+	// no leader. Their candidates do not count as waiting requests.
 	Elections []string
 
 	// Hosts are the host names under which the page is served, without ports. Requests for other

@@ -218,6 +218,19 @@ func TestJobsAndElections(t *testing.T) {
 			t.Errorf("a candidate counts as waiting: %+v", u)
 		}
 		release(t, engine, lease)
+
+		// Of a name that the page does not list, and of an engine that is down, nobody knows who leads.
+		other := watch(t, dashboard.New(locks, &dashboard.Config{Prefix: "se", Elections: []string{"billing", "search"}}), "")
+		look()
+		if u, _ := other.last(t); len(u.Elections) != 1 || u.Elections[0].Name != "search" {
+			t.Errorf("%+v", u.Elections)
+		}
+		engine.Refuse(errors.New("down"))
+		down := watch(t, dashboard.New(locks, &dashboard.Config{Elections: []string{"billing"}}), "")
+		look()
+		if u, _ := down.last(t); len(u.Elections) != 0 || u.Error == "" {
+			t.Errorf("%+v", u)
+		}
 	})
 }
 

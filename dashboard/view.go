@@ -131,7 +131,9 @@ func (h *hub) view(q query, had *sent) update {
 	now := time.Now()
 	u := h.past.view(q, now)
 	for _, name := range h.cfg.Elections {
-		u.Elections = append(u.Elections, h.past.election(name))
+		if !h.past.at.IsZero() && strings.HasPrefix(name, h.cfg.Prefix) { // otherwise nobody knows who leads
+			u.Elections = append(u.Elections, h.past.election(name))
+		}
 	}
 	if q.jobs && !h.jobs.at.IsZero() {
 		u.JobsRead = true

@@ -81,6 +81,11 @@ func (c *uiCmd) check() error {
 	case c.AllowBreak && c.TokenFile == "" && host != "localhost" && (parsed != nil || !address.IsLoopback()):
 		return errors.New("--allow-break needs --token-file on an address that others can reach")
 	}
+	for _, name := range c.Elections {
+		if !strings.HasPrefix(name, c.Prefix) {
+			return fmt.Errorf("--election: the page shows only names that start with %s", c.Prefix)
+		}
+	}
 	return nil
 }
 
