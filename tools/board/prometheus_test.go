@@ -1,3 +1,5 @@
+//go:build linux
+
 package board
 
 import (
@@ -15,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 // prometheus is a server that scrapes the service.
@@ -81,12 +85,7 @@ func process(t *testing.T, name string, args ...string) *exec.Cmd {
 // freeAddr returns an address of this host at which nothing listens.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(hosttest.FreePort(t)))
 }
 
 // within fails the test unless it becomes true in time.
