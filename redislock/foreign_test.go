@@ -184,9 +184,9 @@ func TestNewerFormat(t *testing.T) {
 			_, err := s.ask(e, req).ended()
 			s.says(err, driver.ErrConfig, "format fencelock:2")
 		}
+		s.until("it waits no more", func() bool { return s.queued(name) == 0 })
 		if st := s.status(name); len(st.Holders) != 1 || !st.Holders[0].Foreign || len(st.Waiters) != 0 {
 			t.Errorf("%s: %+v", name, st)
 		}
-		s.until("it waits no more", func() bool { return s.queued(name) == 0 })
 	}
 }
