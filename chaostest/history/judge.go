@@ -53,7 +53,7 @@ func (h *History) Judge(r Rules) {
 	h.Rules, h.Violations, h.Expected, h.Undecided = r, nil, nil, nil
 	end := time.Now().Add(r.Search)
 	for name, of := range byName(h.Acquisitions, believed) {
-		all := append(sweepName(of), lateLosses(of)...)
+		all := append(sweep(of), lateLosses(of)...)
 		if !r.IgnoreMinHolds {
 			all = append(all, minHolds(of, all)...)
 		}

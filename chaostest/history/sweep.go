@@ -1,7 +1,6 @@
 package history
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"sort"
@@ -15,9 +14,6 @@ func (a Acquisition) String() string {
 	}
 	return fmt.Sprintf("%s by %s (%s, token %d, %v to %v)", a.Name, a.ID, mode, a.Token, a.Returned, a.Until)
 }
-
-// excludes reports whether two acquisitions of one name exclude each other.
-func (a Acquisition) excludes(b Acquisition) bool { return !a.Shared || !b.Shared }
 
 // believed reports whether the holder of a ever believed in its lock. A grant that was over before
 // its holder received it excludes nobody, and its token may be smaller than those that were
@@ -44,32 +40,50 @@ type finding struct {
 	always bool
 }
 
-// A sweep is the state at a moment that moves through the acquisitions of one name. It needs no
+// A latest has the acquisition that ends last and the one with the greatest token; nil before the
+// first one.
+type latest struct{ ending, token *Acquisition }
+
+func (l *latest) add(a *Acquisition) {
+	if l.ending == nil || a.Until > l.ending.Until {
+		l.ending = a
+	}
+	if l.token == nil || a.Token > l.token.Token {
+		l.token = a
+	}
+}
+
+// sweep moves through the acquisitions of one name, in the order in which they returned. It needs no
 // search: every acquisition is an interval, from the return of acquire until its holder no longer
 // considers the lock held. Intervals that exclude each other must be disjoint. An acquisition's
 // token must be greater than that of every acquisition that it excludes and that returned before,
 // and than that of every one that returned before it was called.
-type sweep struct {
-	found             []finding
-	only, any         Acquisition // of the exclusive ones, and of all: the one that ends last
-	onlyTop, anyTop   Acquisition // and the one with the greatest token
-	started, anything bool        // there is an exclusive one, there is any
-	sharing           ends        // when the shared ones end
-}
-
-// sweepName sweeps the acquisitions of a name, in the order in which they returned.
-func sweepName(acquisitions []Acquisition) []finding {
-	s := sweep{}
-	for _, a := range acquisitions {
-		s.overlap(a)
-		s.order(a)
+func sweep(acquisitions []Acquisition) (all []finding) {
+	var any, exclusive latest
+	var sharing []Acquisition // those that are shared and have not ended
+	for i := range acquisitions {
+		a, before := &acquisitions[i], &any
+		if a.Shared {
+			before = &exclusive
+			sharing = slices.DeleteFunc(sharing, func(s Acquisition) bool { return s.Until <= a.Returned })
+			if a.Until > a.Returned {
+				sharing = append(sharing, *a)
+			}
+			if a.Limit > 0 && len(sharing) > a.Limit {
+				all = append(all, found(LimitExceeded, Acquisition{}, *a, "%d holders, the limit is %d: %v", len(sharing), a.Limit, a))
+			}
+		}
+		if b := before.ending; b != nil && b.Until > a.Returned {
+			all = append(all, found(Overlap, *b, *a, "held at once: %v and %v", b, a))
+		}
+		if b := before.token; b != nil && a.Token <= b.Token {
+			all = append(all, found(TokenOrder, *b, *a, "token not greater: %v after %v", a, b))
+		}
+		if any.add(a); !a.Shared {
+			exclusive.add(a)
+		}
 	}
-	return append(s.found, later(acquisitions)...)
-}
-
-// find adds a finding. Before is the zero value if it is about more than one.
-func (s *sweep) find(rule string, before, after Acquisition, format string, args ...any) {
-	s.found = append(s.found, found(rule, before, after, format, args...))
+	return append(all, later(acquisitions)...)
 }
 
 func found(rule string, before, after Acquisition, format string, args ...any) finding {
@@ -77,73 +91,52 @@ func found(rule string, before, after Acquisition, format string, args ...any) f
 	return finding{Violation{rule, after.Name, after.Returned, before.ID, after.ID, fmt.Sprintf(format, args...)}, always}
 }
 
-func (s *sweep) overlap(a Acquisition) {
-	if s.started && s.only.Until > a.Returned {
-		s.find(Overlap, s.only, a, "held at once: %v and %v", s.only, a)
-	} else if s.anything && !a.Shared && s.any.Until > a.Returned {
-		s.find(Overlap, s.any, a, "held at once: %v and %v", s.any, a)
-	}
-	if a.Shared {
-		s.limit(a)
-	}
-	if !s.anything || a.Until > s.any.Until {
-		s.any = a
-	}
-	if !a.Shared && (!s.started || a.Until > s.only.Until) {
-		s.only = a
-	}
-}
-
-func (s *sweep) limit(a Acquisition) {
-	for len(s.sharing) > 0 && s.sharing[0] <= a.Returned {
-		heap.Pop(&s.sharing)
-	}
-	if a.Until > a.Returned {
-		heap.Push(&s.sharing, a.Until)
-	}
-	if a.Limit > 0 && len(s.sharing) > a.Limit {
-		s.find(LimitExceeded, Acquisition{}, a, "%d holders, the limit is %d: %v", len(s.sharing), a.Limit, a)
-	}
-}
-
-func (s *sweep) order(a Acquisition) {
-	top, some := s.onlyTop, s.started
-	if !a.Shared {
-		top, some = s.anyTop, s.anything
-	}
-	if some && a.Token <= top.Token {
-		s.find(TokenOrder, top, a, "token not greater: %v after %v", a, top)
-	}
-	if !s.anything || a.Token > s.anyTop.Token {
-		s.anyTop = a
-	}
-	if !a.Shared && (!s.started || a.Token > s.onlyTop.Token) {
-		s.onlyTop = a
-	}
-	s.anything, s.started = true, s.started || !a.Shared
-}
-
 // later compares the tokens of shared acquisitions, of which only those that follow each other have
 // an order.
 func later(acquisitions []Acquisition) (all []finding) {
-	called := slices.Clone(acquisitions)
-	sort.Slice(called, func(i, j int) bool { return called[i].Called < called[j].Called })
-	next, top := 0, -1
-	for _, a := range called {
-		for ; next < len(acquisitions) && acquisitions[next].Returned < a.Called; next++ {
-			if top < 0 || acquisitions[next].Token > acquisitions[top].Token {
-				top = next
-			}
-		}
-		if top >= 0 && !a.excludes(acquisitions[top]) && a.Token <= acquisitions[top].Token {
-			all = append(all, found(TokenOrder, acquisitions[top], a, "token not greater: %v called after %v", a, acquisitions[top]))
-		}
+	var uses []use
+	for _, a := range acquisitions {
+		uses = append(uses, use{a.Called, a.Returned, a.Token})
 	}
+	follow(uses, func(top, next int) {
+		if a, b := acquisitions[next], acquisitions[top]; a.Shared && b.Shared && a.Token <= b.Token {
+			all = append(all, found(TokenOrder, b, a, "token not greater: %v called after %v", a, b))
+		}
+	})
 	return all
 }
 
+// A use is a token and the time or the place of what was done with it.
+type use struct {
+	began, over time.Duration
+	token       int64
+}
+
+// follow calls see with the place of each use, and that of the one with the greatest token among
+// those that were over before it began, if there are any.
+func follow(uses []use, see func(top, next int)) {
+	var began []int
+	for i := range uses {
+		began = append(began, i)
+	}
+	over := slices.Clone(began)
+	sort.SliceStable(began, func(i, j int) bool { return uses[began[i]].began < uses[began[j]].began })
+	sort.SliceStable(over, func(i, j int) bool { return uses[over[i]].over < uses[over[j]].over })
+	done, top := 0, -1
+	for _, next := range began {
+		for ; done < len(over) && uses[over[done]].over < uses[next].began; done++ {
+			if top < 0 || uses[over[done]].token > uses[top].token {
+				top = over[done]
+			}
+		}
+		if top >= 0 {
+			see(top, next)
+		}
+	}
+}
+
 // minHolds finds acquisitions that returned before another holder's minimum hold was over. Those
-// that overlap its belief are found by sweepName.
+// that overlap its belief are found by sweep.
 func minHolds(acquisitions []Acquisition, overlaps []finding) (all []finding) {
 	known := map[string]bool{}
 	for _, f := range overlaps {
@@ -156,7 +149,7 @@ func minHolds(acquisitions []Acquisition, overlaps []finding) (all []finding) {
 			longer[i].Until = max(a.Until, a.Called+a.MinHold-unit)
 		}
 	}
-	for _, f := range sweepName(longer) {
+	for _, f := range sweep(longer) {
 		if f.Rule == TokenOrder || known[f.After] {
 			continue
 		}
@@ -164,22 +157,4 @@ func minHolds(acquisitions []Acquisition, overlaps []finding) (all []finding) {
 		all = append(all, f)
 	}
 	return all
-}
-
-// ends is a heap of times.
-type ends []time.Duration
-
-func (e ends) Len() int           { return len(e) }
-func (e ends) Less(i, j int) bool { return e[i] < e[j] }
-func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-
-// Push implements heap.Interface.
-func (e *ends) Push(x any) { *e = append(*e, x.(time.Duration)) }
-
-// Pop implements heap.Interface.
-func (e *ends) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	*e = (*e)[:last]
-	return x
 }

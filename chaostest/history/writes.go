@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 )
 
 // judgeWrites finds writes that the resource should not have accepted, or refused.
@@ -34,43 +35,25 @@ func (w GuardedWrite) String() string {
 // other began.
 func lateWrites(writes []GuardedWrite) (all []finding) {
 	accepted := slices.DeleteFunc(slices.Clone(writes), func(w GuardedWrite) bool { return w.Refused })
-	if !slices.ContainsFunc(accepted, func(w GuardedWrite) bool { return w.Value == 0 }) {
-		return lateByValue(accepted)
-	}
-	over := slices.Clone(accepted)
-	sort.Slice(over, func(i, j int) bool { return over[i].At < over[j].At })
-	sort.Slice(accepted, func(i, j int) bool { return accepted[i].From < accepted[j].From })
-	next, top := 0, -1
+	numbered := !slices.ContainsFunc(accepted, func(w GuardedWrite) bool { return w.Value == 0 })
+	var uses []use
+	numbers := map[int64]GuardedWrite{}
 	for _, w := range accepted {
-		for ; next < len(over) && over[next].At < w.From; next++ {
-			if top < 0 || over[next].Token > over[top].Token {
-				top = next
-			}
+		if !numbered {
+			uses = append(uses, use{w.From, w.At, w.Token})
+			continue
 		}
-		if top >= 0 && w.Token < over[top].Token {
-			all = append(all, wrote(LateWrite, over[top], w, "accepted late: %v after %v", w, over[top]))
+		uses = append(uses, use{time.Duration(w.Value), time.Duration(w.Value), w.Token})
+		if before, ok := numbers[w.Value]; ok {
+			all = append(all, wrote(LostWrite, before, w, "both are number %d: %v and %v", w.Value, before, w))
 		}
+		numbers[w.Value] = w
 	}
-	return all
-}
-
-func lateByValue(accepted []GuardedWrite) (all []finding) {
-	sort.Slice(accepted, func(i, j int) bool {
-		a, b := &accepted[i], &accepted[j]
-		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.At, b.At)) < 0
+	follow(uses, func(top, next int) {
+		if w, before := accepted[next], accepted[top]; w.Token < before.Token {
+			all = append(all, wrote(LateWrite, before, w, "accepted late: %v after %v", w, before))
+		}
 	})
-	top := 0
-	for i, w := range accepted {
-		switch {
-		case i > 0 && w.Value == accepted[i-1].Value:
-			all = append(all, wrote(LostWrite, accepted[i-1], w, "both are number %d: %v and %v", w.Value, accepted[i-1], w))
-		case w.Token < accepted[top].Token:
-			all = append(all, wrote(LateWrite, accepted[top], w, "accepted late: %v after %v", w, accepted[top]))
-		}
-		if w.Token > accepted[top].Token {
-			top = i
-		}
-	}
 	return all
 }
 
