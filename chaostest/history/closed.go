@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -50,36 +51,28 @@ func (a Acquisition) holds(end time.Duration) span {
 	return span{a.Returned, max(end, a.Returned)}
 }
 
-// closed calls see with the stretches of all names, one for each gap.
-func (h *History) closed(see func(Stretch)) {
-	faults := newTroubles(h.Faults, h.Rules.Recovery)
-	names := map[string]*closing{}
-	of := func(name string) *closing {
-		if names[name] == nil {
-			names[name] = &closing{faults: faults}
-		}
-		return names[name]
+// closed returns the stretches of all names, one for each gap. The longest comes first.
+func (h *History) closed() (all []Stretch) {
+	faults := slices.Clone(h.Faults)
+	for i := range faults {
+		faults[i].To += h.Rules.Recovery
 	}
-	for _, a := range h.Acquisitions {
-		c := of(a.Name)
-		c.known = append(c.known, gap{a.holds(h.Length), a.ID, a.Died != 0})
+	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
+	for name, waits := range byName(h.Waits, func(w Wait) string { return w.Name }) {
+		c := closing{faults, acquisitions[name], waits}
+		all = append(all, c.stretches(h.Length)...)
 	}
-	for _, w := range h.Waits {
-		c := of(w.Name)
-		c.waits = append(c.waits, w)
-	}
-	for _, c := range names {
-		for _, s := range c.stretches(h.Length) {
-			see(s)
-		}
-	}
+	slices.SortFunc(all, func(a, b Stretch) int {
+		return cmp.Or(cmp.Compare(b.Length(), a.Length()), cmp.Compare(a.Name, b.Name))
+	})
+	return all
 }
 
 // A closing finds the stretches of one name.
 type closing struct {
-	faults *troubles
-	known  []gap // holds, not gaps
-	waits  []Wait
+	faults       troubles
+	acquisitions []Acquisition
+	waits        []Wait // at least one
 }
 
 func (c *closing) stretches(length time.Duration) (all []Stretch) {
@@ -109,9 +102,14 @@ func (c *closing) stretches(length time.Duration) (all []Stretch) {
 
 // gaps returns the gaps in order.
 func (c *closing) gaps(length time.Duration) (all []gap) {
-	taken := slices.Clone(c.known)
-	for _, s := range c.faults.all {
-		taken = append(taken, gap{span: s})
+	var taken []gap // holds, not gaps
+	for _, a := range c.acquisitions {
+		taken = append(taken, gap{a.holds(length), a.ID, a.Died != 0})
+	}
+	for _, f := range c.faults {
+		if f.Server != "" {
+			taken = append(taken, gap{span: span{f.From, f.To}})
+		}
 	}
 	for _, w := range c.waits {
 		if c.unknown(w) {
@@ -120,9 +118,6 @@ func (c *closing) gaps(length time.Duration) (all []gap) {
 	}
 	sort.Slice(taken, func(i, j int) bool { return taken[i].from < taken[j].from })
 	taken = append(taken, gap{span: span{length, length}})
-	if len(c.waits) == 0 {
-		return nil
-	}
 	last := gap{span: span{to: min(taken[0].from, c.waits[0].From)}}
 	for _, t := range taken {
 		if t.from > last.to {
@@ -170,54 +165,15 @@ func (c *closing) shown(w Wait, g gap, alone bool) Stretch {
 	return s
 }
 
-// troubles are the times at which faults affect workers.
-type troubles struct {
-	all    []span            // those of servers, which affect all
-	worker map[string][]span // for each worker, with those of all; merged and in order
-	faults []Fault
-}
-
-func newTroubles(faults []Fault, recovery time.Duration) *troubles {
-	t := &troubles{worker: map[string][]span{}, faults: slices.Clone(faults)}
-	for i := range t.faults {
-		f := &t.faults[i]
-		f.To += recovery
-		if f.Server != "" {
-			t.all = append(t.all, span{f.From, f.To})
-		}
-	}
-	return t
-}
+// troubles are the faults, each until the recovery from it.
+type troubles []Fault
 
 // last returns when the last fault that affects a worker within s ends.
-func (t *troubles) last(worker string, s span) (end time.Duration, ok bool) {
-	spans, known := t.worker[worker]
-	if !known {
-		spans = t.of(worker)
-		t.worker[worker] = spans
-	}
-	i := sort.Search(len(spans), func(i int) bool { return spans[i].from >= s.to }) - 1
-	if i < 0 || spans[i].to <= s.from {
-		return 0, false
-	}
-	return spans[i].to, true
-}
-
-// of returns when faults affect a worker.
-func (t *troubles) of(worker string) (merged []span) {
-	spans := slices.Clone(t.all)
-	for _, f := range t.faults {
-		if slices.Contains(f.Workers, worker) {
-			spans = append(spans, span{f.From, f.To})
+func (t troubles) last(worker string, s span) (end time.Duration, affected bool) {
+	for _, f := range t {
+		if f.From < s.to && f.To > s.from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
+			end, affected = max(end, f.To), true
 		}
 	}
-	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
-	for _, s := range spans {
-		if n := len(merged); n > 0 && s.from <= merged[n-1].to {
-			merged[n-1].to = max(merged[n-1].to, s.to)
-		} else {
-			merged = append(merged, s)
-		}
-	}
-	return merged
+	return end, affected
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -52,7 +51,7 @@ type Rules struct {
 func (h *History) Judge(r Rules) {
 	h.Rules, h.Violations, h.Expected, h.Undecided = r, nil, nil, nil
 	end := time.Now().Add(r.Search)
-	for name, of := range byName(h.Acquisitions, believed) {
+	for name, of := range granted(believed(h.Acquisitions)) {
 		all := append(sweep(of), lateLosses(of)...)
 		if !r.IgnoreMinHolds {
 			all = append(all, minHolds(of, all)...)
@@ -69,13 +68,11 @@ func (h *History) Judge(r Rules) {
 	h.note(h.judgeWrites())
 	h.note(h.judgeClosed())
 	for _, e := range h.Wrong {
-		v := Violation{Rule: WrongError, Name: e.Name, At: e.At, After: e.ID, Text: fmt.Sprintf("%s: %s", e.Worker, e.Text)}
-		h.note([]finding{{v, true}})
+		h.Violations = append(h.Violations, Violation{WrongError, e.Name, e.At, "", e.ID, e.Worker + ": " + e.Text})
 	}
 	for _, all := range [][]Violation{h.Violations, h.Expected} {
-		sort.SliceStable(all, func(i, j int) bool {
-			a, b := &all[i], &all[j]
-			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name)) < 0
+		slices.SortStableFunc(all, func(a, b Violation) int {
+			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name))
 		})
 	}
 }
@@ -93,22 +90,19 @@ func (h *History) note(all []finding) {
 
 // judgeClosed finds the stretches that are longer than the rules allow.
 func (h *History) judgeClosed() (found []finding) {
-	h.closed(func(s Stretch) {
+	for _, s := range h.closed() {
 		rule, bound, text := ClosedName, h.Rules.Closed, "nobody held it"
 		if s.Died {
 			rule, bound, text = SlowDeath, h.Rules.Death, "its holder was dead"
-		}
-		if bound == 0 || s.Length() <= bound {
-			return
 		}
 		how := "waited"
 		if s.Try {
 			how = "tried"
 		}
-		found = append(found, finding{Violation{
-			rule, s.Name, s.To, s.After, s.By,
-			fmt.Sprintf("%s from %v to %v: %s, and %s %s; the bound is %v", s.Name, s.From, s.To, text, s.By, how, bound),
-		}, true})
-	})
+		if bound > 0 && s.Length() > bound {
+			text = fmt.Sprintf("%s from %v to %v: %s, and %s %s; the bound is %v", s.Name, s.From, s.To, text, s.By, how, bound)
+			found = append(found, finding{Violation{rule, s.Name, s.To, s.After, s.By, text}, true})
+		}
+	}
 	return found
 }

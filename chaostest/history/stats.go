@@ -1,10 +1,7 @@
 package history
 
 import (
-	"cmp"
-	"maps"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -89,16 +86,11 @@ func (h *History) turns() (all []Turns, fairness float64) {
 }
 
 // longest returns the longest stretch of each name.
-func (h *History) longest() []Stretch {
-	names := map[string]Stretch{}
-	h.closed(func(s Stretch) {
-		if s.Length() > names[s.Name].Length() {
-			names[s.Name] = s
+func (h *History) longest() (all []Stretch) {
+	for _, s := range h.closed() { // the longest comes first
+		if !slices.ContainsFunc(all, func(o Stretch) bool { return o.Name == s.Name }) {
+			all = append(all, s)
 		}
-	})
-	all := slices.Collect(maps.Values(names))
-	sort.Slice(all, func(i, j int) bool {
-		return cmp.Or(cmp.Compare(all[j].Length(), all[i].Length()), cmp.Compare(all[i].Name, all[j].Name)) < 0
-	})
+	}
 	return all
 }

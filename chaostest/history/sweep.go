@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -15,23 +16,29 @@ func (a Acquisition) String() string {
 	return fmt.Sprintf("%s by %s (%s, token %d, %v to %v)", a.Name, a.ID, mode, a.Token, a.Returned, a.Until)
 }
 
-// believed reports whether the holder of a ever believed in its lock. A grant that was over before
-// its holder received it excludes nobody, and its token may be smaller than those that were
-// received earlier.
-func believed(a Acquisition) bool { return a.Until != 0 }
-
-// byName sorts acquisitions by name and by when they returned.
-func byName(all []Acquisition, which func(Acquisition) bool) map[string][]Acquisition {
-	names := map[string][]Acquisition{}
-	for _, a := range all {
-		if which(a) {
-			names[a.Name] = append(names[a.Name], a)
-		}
-	}
-	for _, of := range names {
-		sort.Slice(of, func(i, j int) bool { return of[i].Returned < of[j].Returned })
+// byName groups items by the names of their locks.
+func byName[T any](all []T, name func(T) string) map[string][]T {
+	names := map[string][]T{}
+	for _, item := range all {
+		names[name(item)] = append(names[name(item)], item)
 	}
 	return names
+}
+
+// granted groups acquisitions by name, in the order in which they returned.
+func granted(all []Acquisition) map[string][]Acquisition {
+	names := byName(all, func(a Acquisition) string { return a.Name })
+	for _, of := range names {
+		slices.SortFunc(of, func(a, b Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
+	}
+	return names
+}
+
+// believed returns the acquisitions whose holders ever believed in their lock. A grant that was over
+// before its holder received it excludes nobody, and its token may be smaller than those that were
+// received earlier.
+func believed(all []Acquisition) []Acquisition {
+	return slices.DeleteFunc(slices.Clone(all), func(a Acquisition) bool { return a.Until == 0 })
 }
 
 // A finding is a violation, and whether it is one although two holders are possible.

@@ -4,20 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 )
 
 // judgeWrites finds writes that the resource should not have accepted, or refused.
 func (h *History) judgeWrites() (found []finding) {
-	names := map[string][]GuardedWrite{}
-	for _, w := range h.Writes {
-		names[w.Name] = append(names[w.Name], w)
-	}
-	granted := byName(h.Acquisitions, func(Acquisition) bool { return true })
-	for name, writes := range names {
+	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
+	for name, writes := range byName(h.Writes, func(w GuardedWrite) string { return w.Name }) {
 		found = append(found, lateWrites(writes)...)
-		found = append(found, wrongRefusals(writes, granted[name])...)
+		found = append(found, wrongRefusals(writes, acquisitions[name])...)
 	}
 	return found
 }
@@ -60,13 +55,9 @@ func lateWrites(writes []GuardedWrite) (all []finding) {
 // wrongRefusals finds refused writes before whose end no greater token was granted. Accepted writes
 // do not count: a process may die before it records one.
 func wrongRefusals(writes []GuardedWrite, acquisitions []Acquisition) (all []finding) {
-	sort.Slice(writes, func(i, j int) bool { return writes[i].At < writes[j].At })
-	next, top := 0, int64(0)
 	for _, w := range writes {
-		for ; next < len(acquisitions) && acquisitions[next].Returned <= w.At; next++ {
-			top = max(top, acquisitions[next].Token)
-		}
-		if w.Refused && w.Token >= top {
+		greater := func(a Acquisition) bool { return a.Returned <= w.At && a.Token > w.Token }
+		if w.Refused && !slices.ContainsFunc(acquisitions, greater) {
 			all = append(all, wrote(WrongRefusal, GuardedWrite{}, w, "refused, although no token was greater: %v", w))
 		}
 	}
