@@ -19,9 +19,9 @@
 package chaostest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -38,15 +38,12 @@ type Run struct {
 	t         testing.TB
 	writer    *history.Writer     // of the faults
 	processes map[string]*Process // the last one of each worker
-
-	mu     sync.Mutex              // guards faults
-	faults map[*history.Event]bool // those that have not ended
 }
 
 // New returns a Run that ends with the test.
 func New(t testing.TB) *Run {
 	t.Helper()
-	r := &Run{Dir: t.TempDir(), t: t, processes: map[string]*Process{}, faults: map[*history.Event]bool{}}
+	r := &Run{Dir: t.TempDir(), t: t, processes: map[string]*Process{}}
 	file, err := history.Create(r.Dir, "")
 	if err != nil {
 		t.Fatal(err)
@@ -76,20 +73,12 @@ func (r *Run) Await(what string, done func(*history.History) bool) *history.Hist
 // called. It affects the given workers, or all of them if there is none. A worker that a fault
 // affects does not show that a lock is closed; see [history.Rules].
 func (r *Run) Fault(what string, workers ...string) (end func()) {
-	e := &history.Event{At: history.Now(), Kind: history.Injected, Text: what, Workers: workers}
+	e := history.Event{Kind: history.Injected, ID: fmt.Sprint(what, history.Now()), Text: what, Workers: workers}
 	if len(workers) == 0 {
 		e.Server = "all"
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.faults[e] = true
-	return func() {
-		r.mu.Lock()
-		delete(r.faults, e)
-		r.mu.Unlock()
-		e.Until = history.Now()
-		r.record(*e)
-	}
+	r.record(e)
+	return func() { r.record(history.Event{Kind: history.Healed, ID: e.ID}) }
 }
 
 func (r *Run) record(e history.Event) {
@@ -101,15 +90,7 @@ func (r *Run) record(e history.Event) {
 // Check fails the test with the violations of the rules so far, and returns the history.
 func (r *Run) Check(rules history.Rules) *history.History {
 	r.t.Helper()
-	h := read(r.t, r.Dir)
-	r.mu.Lock()
-	for e := range r.faults {
-		from := e.At - h.Origin
-		h.Faults = append(h.Faults, history.Fault{What: e.Text, Workers: e.Workers, Server: e.Server, From: from, To: max(from, h.Length)})
-	}
-	r.mu.Unlock()
-	judge(r.t, rules, h)
-	return h
+	return Check(r.t, rules, r.Dir)
 }
 
 // Check reads files, or those in folders, and fails the test with the violations of the rules, or if
@@ -117,22 +98,10 @@ func (r *Run) Check(rules history.Rules) *history.History {
 // go test -artifacts, the history is kept in the artifacts of a test that failed.
 func Check(t testing.TB, rules history.Rules, files ...string) *history.History {
 	t.Helper()
-	h := read(t, files...)
-	judge(t, rules, h)
-	return h
-}
-
-func read(t testing.TB, files ...string) *history.History {
-	t.Helper()
 	h, err := history.Read(files...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
-}
-
-func judge(t testing.TB, rules history.Rules, h *history.History) {
-	t.Helper()
 	h.Judge(rules)
 	if len(h.Acquisitions)+len(h.Writes) == 0 {
 		t.Error("no process has recorded an acquisition or a write; package record says how")
@@ -149,6 +118,7 @@ func judge(t testing.TB, rules history.Rules, h *history.History) {
 	if t.Failed() {
 		keep(t, h)
 	}
+	return h
 }
 
 // keep writes the history to the artifacts of the test.

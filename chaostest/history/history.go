@@ -20,7 +20,9 @@ const (
 	Wrong  = "wrong"  // the process met an error that must not occur; Text
 
 	Death    = "death" // the process was dead at this time; written by the process that killed it
-	Injected = "fault" // the harness injected a fault until Until; Text is what, Workers, Server
+	Injected = "fault" // the harness injected a fault; Text is what, Workers, Server
+	Healed   = "heal"  // the fault with this ID ended; without this event it lasts until the end
+	Start    = "start" // the time that is 0 in the history; without this event it is the first event
 )
 
 // An Event is one line of a history.
@@ -28,7 +30,7 @@ type Event struct {
 	At      time.Duration `json:"at"`
 	Worker  string        `json:"worker"` // the lane of the process: its successor after a kill has the same
 	Kind    string        `json:"event"`
-	ID      string        `json:"id,omitempty"`   // of the acquisition, unique in the history
+	ID      string        `json:"id,omitempty"`   // of the acquisition or the fault, unique in the history
 	Name    string        `json:"name,omitempty"` // of the lock
 	Token   int64         `json:"token,string,omitempty"`
 	Shared  bool          `json:"shared,omitempty"`
@@ -134,56 +136,6 @@ type History struct {
 
 // A Worker is a lane of the history: processes, one after the other.
 type Worker struct {
-	Name   string          `json:"name"`
-	Host   string          `json:"host"`
-	Births []time.Duration `json:"births,omitempty"`
-	Deaths []time.Duration `json:"deaths,omitempty"`
-}
-
-// StartAt makes origin, by the clock of [Now], the start of h. What happened before has a negative
-// time.
-func (h *History) StartAt(origin time.Duration) {
-	by := origin - h.Origin
-	h.Origin, h.Length = origin, h.Length-by
-	move := func(times ...*time.Duration) {
-		for _, at := range times {
-			*at -= by
-		}
-	}
-	optional := func(times ...*time.Duration) { // 0 says that there is none
-		for _, at := range times {
-			if *at != 0 {
-				*at -= by
-			}
-		}
-	}
-	for i := range h.Workers {
-		for _, times := range [][]time.Duration{h.Workers[i].Births, h.Workers[i].Deaths} {
-			for k := range times {
-				move(&times[k])
-			}
-		}
-	}
-	for i := range h.Acquisitions {
-		a := &h.Acquisitions[i]
-		move(&a.Called, &a.Returned)
-		optional(&a.Until, &a.Lost, &a.Deadline, &a.Ended, &a.Died)
-	}
-	for i := range h.Waits {
-		move(&h.Waits[i].From, &h.Waits[i].To)
-	}
-	for i := range h.Writes {
-		move(&h.Writes[i].From, &h.Writes[i].At)
-	}
-	for i := range h.Faults {
-		move(&h.Faults[i].From, &h.Faults[i].To)
-	}
-	for i := range h.Wrong {
-		move(&h.Wrong[i].At)
-	}
-	for _, all := range [][]Violation{h.Violations, h.Expected} {
-		for i := range all {
-			move(&all[i].At)
-		}
-	}
+	Name string `json:"name"`
+	Host string `json:"host"`
 }

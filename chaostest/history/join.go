@@ -4,50 +4,59 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sort"
+	"time"
 )
 
 // A joiner makes a history of events in the order of their times.
 type joiner struct {
-	h     *History
-	waits map[string]int   // places in h.Waits by ID, of those that have not ended
-	holds map[string]int   // places in h.Acquisitions by ID, of those that have not ended
-	lanes map[string]*lane // by worker
+	h      *History
+	hosts  map[string]string // by worker
+	waits  map[string]int    // places in h.Waits by ID, of those that have not ended
+	holds  map[string]int    // places in h.Acquisitions by ID, of those that have not ended
+	faults map[string]int    // places in h.Faults by ID, of those that have not ended
 }
 
-// A lane is what is known about a worker.
-type lane struct {
-	Worker
-	open map[string]bool // the IDs of its waits and acquisitions that have not ended
-}
-
+// join joins events. If none of them is a Start, the first one is.
 func join(events []Event) *History {
 	if len(events) == 0 {
 		return &History{}
 	}
-	sort.SliceStable(events, func(i, j int) bool { return events[i].At < events[j].At })
-	last := events[len(events)-1].At
-	j := joiner{h: &History{Length: last}, waits: map[string]int{}, holds: map[string]int{}, lanes: map[string]*lane{}}
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	origin := events[0].At
+	if at := slices.IndexFunc(events, func(e Event) bool { return e.Kind == Start }); at >= 0 {
+		origin = events[at].At
+	}
+	h := &History{Origin: origin, Length: events[len(events)-1].At - origin}
+	j := joiner{h, map[string]string{}, map[string]int{}, map[string]int{}, map[string]int{}}
 	for _, e := range events {
+		for _, at := range []*time.Duration{&e.At, &e.Until, &e.From} {
+			if *at != 0 { // there is one
+				*at -= origin
+			}
+		}
 		j.add(e)
 	}
 	for _, at := range j.waits {
-		j.h.Waits[at].To = last
+		h.Waits[at].To = h.Length
 	}
-	for _, name := range slices.Sorted(maps.Keys(j.lanes)) {
-		j.h.Workers = append(j.h.Workers, j.lanes[name].Worker)
+	for _, at := range j.faults {
+		h.Faults[at].To = h.Length
 	}
-	j.h.StartAt(events[0].At)
-	return j.h
+	for _, name := range slices.Sorted(maps.Keys(j.hosts)) {
+		h.Workers = append(h.Workers, Worker{name, j.hosts[name]})
+	}
+	return h
 }
 
 func (j *joiner) add(e Event) {
 	h := j.h
+	if e.Worker != "" {
+		j.hosts[e.Worker] = cmp.Or(e.Host, j.hosts[e.Worker])
+	}
 	switch e.Kind {
 	case Call:
 		j.waits[e.ID] = len(h.Waits)
 		h.Waits = append(h.Waits, Wait{ID: e.ID, Name: e.Name, Worker: e.Worker, From: e.At, Try: e.Try})
-		j.lane(e.Worker).open[e.ID] = true
 	case Failed:
 		if w := j.answered(e); w != nil {
 			w.Held, w.Text = e.Held, e.Text
@@ -55,9 +64,7 @@ func (j *joiner) add(e Event) {
 	case Grant:
 		j.granted(e)
 	case Alive, Lost, End:
-		if at, ok := j.holds[e.ID]; ok {
-			j.held(&h.Acquisitions[at], e)
-		}
+		j.held(e)
 	case Write:
 		h.Writes = append(h.Writes, GuardedWrite{
 			ID: e.ID, Name: e.Name, Worker: e.Worker, Token: e.Token,
@@ -68,26 +75,19 @@ func (j *joiner) add(e Event) {
 	case Wrong:
 		h.Wrong = append(h.Wrong, e)
 	case Injected:
-		h.Faults = append(h.Faults, Fault{
-			What: e.Text, Workers: e.Workers, Server: e.Server, From: e.At, To: max(e.At, e.Until),
-		})
+		j.faults[e.ID] = len(h.Faults)
+		h.Faults = append(h.Faults, Fault{What: e.Text, Workers: e.Workers, Server: e.Server, From: e.At})
+	case Healed:
+		if at, ok := j.faults[e.ID]; ok {
+			h.Faults[at].To = e.At
+			delete(j.faults, e.ID)
+		}
 	}
-}
-
-// lane returns the lane of a worker.
-func (j *joiner) lane(worker string) *lane {
-	l := j.lanes[worker]
-	if l == nil {
-		l = &lane{Worker{Name: worker}, map[string]bool{}}
-		j.lanes[worker] = l
-	}
-	return l
 }
 
 // answered ends the wait of e, and returns it: nil if its call was not recorded.
 func (j *joiner) answered(e Event) *Wait {
 	at, ok := j.waits[e.ID]
-	delete(j.lane(e.Worker).open, e.ID)
 	if !ok {
 		return nil
 	}
@@ -107,40 +107,37 @@ func (j *joiner) granted(e Event) {
 	}
 	j.holds[e.ID] = len(j.h.Acquisitions)
 	j.h.Acquisitions = append(j.h.Acquisitions, a)
-	j.lane(e.Worker).open[e.ID] = true
 }
 
 // held adds what a holder recorded about its acquisition.
-func (j *joiner) held(a *Acquisition, e Event) {
-	switch e.Kind {
+func (j *joiner) held(e Event) {
+	at, ok := j.holds[e.ID]
+	if !ok {
+		return
+	}
+	switch a := &j.h.Acquisitions[at]; e.Kind {
 	case Alive:
-		a.Until = max(a.Until, e.At)
+		a.Until = e.At
 	case Lost:
 		a.Lost, a.Deadline, a.Cause = e.At, e.Until, e.Text
 	case End:
 		a.Ended = e.At
 		delete(j.holds, e.ID)
-		delete(j.lane(e.Worker).open, e.ID)
 	}
 }
 
-// process adds a birth or a death. Either is the end of what the lane did before.
+// process adds a birth or a death. Either is the end of what the worker did before.
 func (j *joiner) process(e Event) {
-	l := j.lane(e.Worker)
-	for id := range l.open {
-		if at, ok := j.waits[id]; ok {
-			j.h.Waits[at].To, j.h.Waits[at].Text = e.At, "the process died"
+	for id, at := range j.waits {
+		if w := &j.h.Waits[at]; w.Worker == e.Worker {
+			w.To, w.Text = e.At, "the process died"
 			delete(j.waits, id)
 		}
-		if at, ok := j.holds[id]; ok {
-			j.h.Acquisitions[at].Died = e.At
+	}
+	for id, at := range j.holds {
+		if a := &j.h.Acquisitions[at]; a.Worker == e.Worker {
+			a.Died = e.At
 			delete(j.holds, id)
 		}
 	}
-	clear(l.open)
-	if e.Kind == Death {
-		l.Deaths = append(l.Deaths, e.At)
-		return
-	}
-	l.Births, l.Host = append(l.Births, e.At), e.Host
 }

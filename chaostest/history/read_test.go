@@ -63,7 +63,7 @@ func TestKilledWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Judge(history.Rules{Search: time.Minute})
-	if len(h.Violations) > 0 || len(h.Workers) != 1 || h.Workers[0].Name != "w" || h.Workers[0].Host == "" || len(h.Workers[0].Births) != 1 {
+	if len(h.Violations) > 0 || len(h.Workers) != 1 || h.Workers[0].Name != "w" || h.Workers[0].Host == "" {
 		t.Errorf("%v, workers %+v", h.Violations, h.Workers)
 	}
 }
@@ -140,7 +140,9 @@ func TestRead(t *testing.T) {
 {"at":1046,"worker":"w","event":"end","id":"d"}
 {"at":1047,"worker":"w","event":"write","id":"d","name":"n","token":"7","from":1046,"value":3,"refused":true}
 {"at":1048,"worker":"w","event":"wrong","text":"odd"}
-{"at":1035,"worker":"harness","event":"fault","text":"freeze","workers":["w"],"until":1039}
+{"at":1035,"event":"fault","id":"f","text":"freeze","workers":["w"]}
+{"at":1036,"event":"fault","id":"g","text":"pause","server":"s"}
+{"at":1039,"event":"heal","id":"f"}
 {"at":1049,"worker":"w","event":"call","id":"e","name":"n"}
 `)
 	h, err := history.Read(first, second)
@@ -150,8 +152,8 @@ func TestRead(t *testing.T) {
 	want := &history.History{
 		Origin: 1000, Length: 50,
 		Workers: []history.Worker{
-			{Name: "harness", Deaths: []time.Duration{50}},
-			{Name: "w", Host: "h", Births: []time.Duration{0, 41}, Deaths: []time.Duration{40}},
+			{Name: "harness"},
+			{Name: "w", Host: "h"},
 		},
 		Acquisitions: []history.Acquisition{
 			{ID: "a", Name: "n", Worker: "w", Shared: true, Limit: 2, Token: 1<<53 + 1, MinHold: 7, Called: 10, Returned: 20, Until: 31, Died: 40},
@@ -164,16 +166,18 @@ func TestRead(t *testing.T) {
 			{ID: "e", Name: "n", Worker: "w", From: 49, To: 50},
 		},
 		Writes: []history.GuardedWrite{{ID: "d", Name: "n", Worker: "w", Token: 7, From: 46, At: 47, Value: 3, Refused: true}},
-		Faults: []history.Fault{{What: "freeze", Workers: []string{"w"}, From: 35, To: 39}},
+		Faults: []history.Fault{{What: "freeze", Workers: []string{"w"}, From: 35, To: 39}, {What: "pause", Server: "s", From: 36, To: 50}},
 		Wrong:  []history.Event{{At: 48, Worker: "w", Kind: history.Wrong, Text: "odd"}},
 	}
 	if !reflect.DeepEqual(h, want) {
 		t.Errorf("got  %+v\nwant %+v", h, want)
 	}
-	if h.StartAt(1030); h.Acquisitions[0].Called != -20 || h.Acquisitions[0].Ended != 0 || h.Length != 20 || h.Workers[1].Births[1] != 11 {
-		t.Errorf("%+v", h)
+	start := write("3", `{"at":1030,"event":"start"}`+"\n")
+	h, err = history.Read(first, second, start)
+	if a := h.Acquisitions; err != nil || h.Origin != 1030 || h.Length != 20 || a[0].Called != -20 || a[0].Ended != 0 || a[1].Deadline != 14 {
+		t.Errorf("%+v, %v", h, err)
 	}
-	bad := write("3", "{\"at\":1}\nnot json\n")
+	bad := write("4", "{\"at\":1}\nnot json\n")
 	for _, files := range [][]string{{bad}, {filepath.Join(t.TempDir(), "none")}} {
 		if _, err := history.Read(files...); err == nil {
 			t.Errorf("no error for %q", files)

@@ -137,7 +137,6 @@ func (r *round) judge(o *Outcome) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	h.StartAt(r.origin)
 	h.Engine, h.Seed, h.TTL, h.Length = r.Engine, r.seed, r.TTL, o.Length
 	h.Started = time.Now().Add(r.origin - history.Now())
 	if r.Own != nil {
@@ -177,12 +176,12 @@ func (r *round) judge(o *Outcome) {
 
 // read joins what was recorded.
 func (r *round) read() (*history.History, error) {
-	file, err := os.Create(filepath.Join(r.dir, "deaths.jsonl"))
+	file, err := os.Create(filepath.Join(r.dir, "harness.jsonl"))
 	if err != nil {
 		return nil, err
 	}
 	lines := json.NewEncoder(file)
-	for _, e := range r.deaths {
+	for _, e := range append(r.deaths, history.Event{At: r.origin, Kind: history.Start}) {
 		err = errors.Join(err, lines.Encode(e))
 	}
 	if err = errors.Join(err, file.Close()); err != nil {

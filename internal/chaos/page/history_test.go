@@ -28,7 +28,7 @@ func newRun(length time.Duration, workers, hosts int, token int64, names ...stri
 	h := &history.History{Engine: "redis", Seed: 20261104, Length: length, TTL: 2 * time.Second,
 		Started: time.Date(2026, 11, 4, 12, 0, 0, 0, time.UTC)}
 	for i := range workers {
-		h.Workers = append(h.Workers, history.Worker{Name: fmt.Sprintf("w%d", i+1), Host: "host-" + string(rune('a'+i*hosts/workers)), Births: []time.Duration{0}})
+		h.Workers = append(h.Workers, history.Worker{Name: fmt.Sprintf("w%d", i+1), Host: "host-" + string(rune('a'+i*hosts/workers))})
 	}
 	return &run{h: h, random: rand.New(rand.NewPCG(7, 7)), names: names, token: token, free: map[string]time.Duration{}, idle: make([]time.Duration, workers)}
 }
@@ -117,7 +117,6 @@ func (r *run) acquire(w int, name string, called, granted, length time.Duration)
 		case "kill":
 			a.Until, a.Ended, a.Died = f.From-ms, 0, f.From
 			r.free[name], r.idle[w] = f.From+r.h.TTL, f.To
-			r.h.Workers[w].Births = append(r.h.Workers[w].Births, f.To)
 		case "freeze":
 			a.Until, a.Deadline, a.Lost, a.Ended = f.From, f.From+1900*ms, f.To+2*ms, f.To+4*ms
 			a.Cause = fmt.Sprintf("lock %q with token %d was lost: no renewal was acknowledged before the deadline", name, a.Token)
