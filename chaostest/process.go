@@ -72,9 +72,6 @@ func (p *Process) Kill() {
 	p.endFreeze()
 }
 
-// Signal sends a signal to the process.
-func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
-
 // Wait returns when the process has ended, with the error of its end.
 func (p *Process) Wait() error {
 	<-p.ended
@@ -86,7 +83,7 @@ func (p *Process) Wait() error {
 func (p *Process) Freeze() {
 	p.run.t.Helper()
 	p.thawed = p.run.Fault("freeze", p.worker)
-	if err := stop(p.cmd.Process); err != nil {
+	if err := p.cmd.Process.Signal(stop); err != nil {
 		p.run.t.Fatal(err)
 	}
 }
@@ -94,7 +91,7 @@ func (p *Process) Freeze() {
 // Thaw lets a frozen process go on.
 func (p *Process) Thaw() {
 	p.run.t.Helper()
-	if err := resume(p.cmd.Process); err != nil {
+	if err := p.cmd.Process.Signal(resume); err != nil {
 		p.run.t.Fatal(err)
 	}
 	p.endFreeze()

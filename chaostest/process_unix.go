@@ -2,11 +2,6 @@
 
 package chaostest
 
-import (
-	"os"
-	"syscall"
-)
+import "syscall"
 
-func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
-
-func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+const stop, resume = syscall.SIGSTOP, syscall.SIGCONT

@@ -23,32 +23,15 @@ type Stretch struct {
 // Length returns how long it is.
 func (s Stretch) Length() time.Duration { return s.To - s.From }
 
-// A span is a time.
-type span struct{ from, to time.Duration }
-
-// A gap is a time in which no holder of a name is known, and no fault affects all workers. It ends
-// where a lock may have been granted to a process that did not receive the grant: what follows is
-// another gap.
-type gap struct {
-	span
-	after string
-	died  bool
-}
-
-// holds returns when the acquisition may have excluded others: its minimum hold included.
-func (a Acquisition) holds(end time.Duration) span {
+// free returns when the acquisition no longer excluded others: its minimum hold included.
+func (a Acquisition) free(end time.Duration) time.Duration {
 	switch {
 	case a.Lost != 0:
 		end = max(a.Until, a.believedUntil())
-	case a.Ended != 0:
-		end = a.Ended
-	case a.Died != 0:
-		end = a.Died
+	case a.Ended != 0 || a.Died != 0:
+		end = cmp.Or(a.Ended, a.Died)
 	}
-	if a.MinHold > 0 {
-		end = max(end, a.Returned+a.MinHold)
-	}
-	return span{a.Returned, max(end, a.Returned)}
+	return max(end, a.Returned+a.MinHold)
 }
 
 // closed returns the stretches of all names, one for each gap. The longest comes first.
@@ -70,21 +53,21 @@ func (h *History) closed() (all []Stretch) {
 
 // A closing finds the stretches of one name.
 type closing struct {
-	faults       troubles
+	faults       []Fault // each until the recovery from it
 	acquisitions []Acquisition
 	waits        []Wait // at least one
 }
 
-func (c *closing) stretches(length time.Duration) (all []Stretch) {
-	sort.Slice(c.waits, func(i, j int) bool { return c.waits[i].From < c.waits[j].From })
+func (c *closing) stretches(length time.Duration) []Stretch {
+	slices.SortFunc(c.waits, func(a, b Wait) int { return cmp.Compare(a.From, b.From) })
 	gaps := c.gaps(length)
 	longest, last := make([]Stretch, len(gaps)), make([]Stretch, len(gaps))
 	busy := time.Duration(math.MinInt64) // when the earlier waits have ended
 	for i, w := range c.waits {
 		alone := w.From > busy && (i+1 == len(c.waits) || c.waits[i+1].From > w.To)
 		busy = max(busy, w.To)
-		first := sort.Search(len(gaps), func(k int) bool { return gaps[k].to > w.From })
-		for k := first; k < len(gaps) && gaps[k].from < w.To; k++ {
+		first := sort.Search(len(gaps), func(k int) bool { return gaps[k].To > w.From })
+		for k := first; k < len(gaps) && gaps[k].From < w.To; k++ {
 			s := c.shown(w, gaps[k], alone)
 			if s.Length() <= 0 {
 				continue
@@ -100,33 +83,35 @@ func (c *closing) stretches(length time.Duration) (all []Stretch) {
 	return slices.DeleteFunc(longest, func(s Stretch) bool { return s.Length() <= 0 })
 }
 
-// gaps returns the gaps in order.
-func (c *closing) gaps(length time.Duration) (all []gap) {
-	var taken []gap // holds, not gaps
+// gaps returns, in order, the times in which no holder is known, and no fault affects all workers. A
+// gap ends where a lock may have been granted to a process that did not receive the grant: what
+// follows is another gap.
+func (c *closing) gaps(length time.Duration) (all []Stretch) {
+	var taken []Stretch
 	for _, a := range c.acquisitions {
-		taken = append(taken, gap{a.holds(length), a.ID, a.Died != 0})
+		taken = append(taken, Stretch{From: a.Returned, To: a.free(length), After: a.ID, Died: a.Died != 0})
 	}
 	for _, f := range c.faults {
 		if f.Server != "" {
-			taken = append(taken, gap{span: span{f.From, f.To}})
+			taken = append(taken, Stretch{From: f.From, To: f.To})
 		}
 	}
 	for _, w := range c.waits {
 		if c.unknown(w) {
-			taken = append(taken, gap{span: span{w.To, w.To}})
+			taken = append(taken, Stretch{From: w.To, To: w.To})
 		}
 	}
-	sort.Slice(taken, func(i, j int) bool { return taken[i].from < taken[j].from })
-	taken = append(taken, gap{span: span{length, length}})
-	last := gap{span: span{to: min(taken[0].from, c.waits[0].From)}}
+	slices.SortFunc(taken, func(a, b Stretch) int { return cmp.Compare(a.From, b.From) })
+	taken = append(taken, Stretch{From: length, To: length})
+	last := Stretch{To: min(taken[0].From, c.waits[0].From)}
 	for _, t := range taken {
-		if t.from > last.to {
-			all = append(all, gap{span{last.to, t.from}, last.after, last.died})
+		if t.From > last.To {
+			all = append(all, Stretch{From: last.To, To: t.From, After: last.After, Died: last.Died})
 		}
-		if t.after == "" { // no holder: it is still the one before that left the lock
-			t.after, t.died = last.after, last.died
+		if t.After == "" { // no holder: it is still the one before that left the lock
+			t.After, t.Died = last.After, last.Died
 		}
-		if t.to >= last.to {
+		if t.To >= last.To {
 			last = t
 		}
 	}
@@ -135,29 +120,22 @@ func (c *closing) gaps(length time.Duration) (all []gap) {
 
 // unknown reports whether the lock may have been granted to w, which did not receive the grant.
 func (c *closing) unknown(w Wait) bool {
-	if w.Granted {
-		return false
-	}
-	_, affected := c.faults.last(w.Worker, span{w.From, w.To})
-	return affected || !w.Held
+	return !w.Granted && (!w.Held || c.healed(w.Worker, w.From, w.To) != 0)
 }
 
-// shown returns the part of g in which w shows that the lock could not be acquired. A lock that is
-// free does not close by itself: if w failed, it was closed since the gap began, unless w was not
+// shown returns the part of a gap in which w shows that the lock could not be acquired. A lock that
+// is free does not close by itself: if w failed, it was closed since the gap began, unless w was not
 // alone. Attempts at the same time can make one another fail.
-func (c *closing) shown(w Wait, g gap, alone bool) Stretch {
-	s := Stretch{w.Name, max(g.from, w.From), min(g.to, w.To), g.after, g.died, w.ID, w.Try}
+func (c *closing) shown(w Wait, gap Stretch, alone bool) Stretch {
+	s := Stretch{w.Name, max(gap.From, w.From), min(gap.To, w.To), gap.After, gap.Died, w.ID, w.Try}
 	pending := !w.Granted && !w.Held && w.Text == "" // at the end of the history
-	end, affected := c.faults.last(w.Worker, span{s.From, s.To})
 	switch {
-	case w.Granted, pending, w.To > g.to:
-		if affected {
-			s.From = end
-		}
+	case w.Granted, pending, w.To > gap.To:
+		s.From = cmp.Or(c.healed(w.Worker, s.From, s.To), s.From)
 	case c.unknown(w), w.Try && !alone:
 		return Stretch{}
-	case alone && w.From >= g.from:
-		s.From = g.from
+	case alone && w.From >= gap.From:
+		s.From = gap.From
 		if w.Try {
 			s.To = w.From
 		}
@@ -165,15 +143,12 @@ func (c *closing) shown(w Wait, g gap, alone bool) Stretch {
 	return s
 }
 
-// troubles are the faults, each until the recovery from it.
-type troubles []Fault
-
-// last returns when the last fault that affects a worker within s ends.
-func (t troubles) last(worker string, s span) (end time.Duration, affected bool) {
-	for _, f := range t {
-		if f.From < s.to && f.To > s.from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
-			end, affected = max(end, f.To), true
+// healed returns when the last fault that affects a worker within a time ends; 0 if there is none.
+func (c *closing) healed(worker string, from, to time.Duration) (end time.Duration) {
+	for _, f := range c.faults {
+		if f.From < to && f.To > from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
+			end = max(end, f.To)
 		}
 	}
-	return end, affected
+	return end
 }

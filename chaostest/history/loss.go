@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -22,27 +23,22 @@ func (m *Margin) less(other Margin) {
 // believedUntil returns when the holder of a lost lock stopped relying on it: at the signal, or at
 // its own deadline if the process was frozen then.
 func (a Acquisition) believedUntil() time.Duration {
-	if a.Deadline != 0 {
-		return min(a.Lost, a.Deadline)
-	}
-	return a.Lost
+	return min(a.Lost, cmp.Or(a.Deadline, a.Lost))
 }
 
 // losses calls see with each lost acquisition of one name and the next one that it excluded.
 func losses(acquisitions []Acquisition, see func(lost, next Acquisition)) {
-	any, only := -1, -1 // the next one, and the next exclusive one
+	var any, exclusive *Acquisition // the next one, and the next exclusive one
 	for i := len(acquisitions) - 1; i >= 0; i-- {
-		a := acquisitions[i]
-		next := any
+		a, next := &acquisitions[i], any
 		if a.Shared {
-			next = only
+			next = exclusive
 		}
-		if a.Lost != 0 && next >= 0 {
-			see(a, acquisitions[next])
+		if a.Lost != 0 && next != nil {
+			see(*a, *next)
 		}
-		any = i
-		if !a.Shared {
-			only = i
+		if any = a; !a.Shared {
+			exclusive = a
 		}
 	}
 }
