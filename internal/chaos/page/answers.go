@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,39 +26,24 @@ func (f *facts) verdict() verdict {
 	if len(f.granted) == 0 {
 		return verdict{"none", "Nothing was tested", "No worker acquired a lock in this run.", circle, "M9.5 16h13"}
 	}
-	claims := []string{"no two workers held a lock at once", "tokens were in order"}
-	if len(f.losses) > 0 {
-		claims = append(claims, "each loss was signalled before the next grant")
-	}
+	claims := "no two workers held a lock at once, tokens were in order, each loss was signalled before the next grant"
 	if len(f.marks) > 0 {
-		claims = []string{count(len(f.marks), "finding") + ", possible with these faults as the engine's page says"}
+		claims = count(len(f.marks), "finding") + ", possible with these faults as the engine's page says"
 	}
 	return verdict{"ok", "No violations", fmt.Sprintf("In %s with %s in %s: %s.", count(len(f.granted), "acquisition"),
-		count(len(f.Faults), "fault"), span(f.Length), strings.Join(claims, ", ")), circle, "M9 16.5l4.8 4.8L23 11.5"}
+		count(len(f.Faults), "fault"), span(f.Length), claims), circle, "M9 16.5l4.8 4.8L23 11.5"}
 }
 
 // first returns the first violation, or the first expected finding if there is none.
 func (f *facts) first() mark {
-	return f.marks[max(0, slices.IndexFunc(f.marks, func(m mark) bool { return !m.expected }))]
+	return f.marks[max(0, slices.IndexFunc(f.marks, func(m mark) bool { return m.class == "bad" }))]
 }
 
 // about describes the run in a line.
 func (f *facts) about() string {
-	hosts := map[string]bool{}
-	for _, w := range f.workers {
-		hosts[w.Host] = true
-	}
-	parts := []string{f.Engine, fmt.Sprintf("seed %d", f.Seed)}
-	if !f.Started.IsZero() {
-		parts = append(parts, f.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
-	}
-	parts = append(parts, span(f.Length), count(len(f.workers), "worker")+" on "+count(len(hosts), "host"))
-	if f.TTL > 0 {
-		parts = append(parts, "TTL "+span(f.TTL))
-	}
-	if n := f.stats.Accepted + f.stats.Refused; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s, %s refused", count(n, "guarded write"), number(f.stats.Refused)))
-	}
+	parts := []string{f.Engine, fmt.Sprintf("seed %d", f.Seed), f.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
+		span(f.Length), count(len(f.Workers), "worker"), "TTL " + span(f.TTL),
+		fmt.Sprintf("%s, %s refused", count(f.stats.Accepted+f.stats.Refused, "guarded write"), number(f.stats.Refused))}
 	if len(f.Undecided) > 0 {
 		parts = append(parts, "linearizability not decided for "+strings.Join(f.Undecided, ", "))
 	}
@@ -71,25 +57,17 @@ func (f *facts) answers() []answer {
 	if len(f.granted) == 0 {
 		return nil
 	}
-	var longest time.Duration
-	for _, a := range f.granted {
-		longest = max(longest, a.Returned-a.Called)
-	}
-	wait := answer{"Wait, half within", "", span(f.stats.WaitP50), fmt.Sprintf("99 %% within %s, longest %s", span(f.stats.WaitP99), span(longest))}
+	wait := answer{"Wait, half within", "", span(f.stats.WaitP50), "99 % within " + span(f.stats.WaitP99)}
 	return []answer{f.holders(), f.order(), f.signals(), f.closed(), wait, f.fair()}
 }
 
-// found returns the violations of a rule, or what is expected if there are none, and the class.
+// found returns what was found against a rule, and the class: bad if some of it is a violation.
 func (f *facts) found(rule string) (all []mark, class string) {
 	class = "ok"
 	for _, m := range f.marks {
 		if m.Rule == rule {
 			all = append(all, m)
-			if !m.expected {
-				class = "bad"
-			} else if class == "ok" {
-				class = "expected"
-			}
+			class = min(class, m.class) // in the order of the alphabet: bad, expected, ok
 		}
 	}
 	return all, class
@@ -97,18 +75,15 @@ func (f *facts) found(rule string) (all []mark, class string) {
 
 func (f *facts) holders() answer {
 	all, class := f.found(history.Overlap)
-	in := fmt.Sprintf("in %s of %s", count(len(f.granted), "acquisition"), count(len(f.locks), "lock"))
+	long := fmt.Sprintf("in %s of %s", count(len(f.granted), "acquisition"), count(len(f.locks), "lock"))
+	if len(all) == 0 {
+		return answer{"More than one holder?", class, "never", long}
+	}
 	var longest time.Duration
 	for _, m := range all {
 		longest = max(longest, m.to-m.At)
 	}
-	short := "never"
-	if len(all) == 1 {
-		short = "once, " + span(longest)
-	} else if len(all) > 1 {
-		short, in = count(len(all), "time"), "for at most "+span(longest)+" "+in
-	}
-	return answer{"More than one holder?", class, short, in}
+	return answer{"More than one holder?", class, count(len(all), "time"), "for at most " + span(longest) + " " + long}
 }
 
 func (f *facts) order() answer {
@@ -116,15 +91,7 @@ func (f *facts) order() answer {
 	if len(all) == 0 {
 		return answer{"Tokens in order?", class, "always", "each is greater than all before it"}
 	}
-	long := f.story(all[0])
-	if m := all[0]; m.before >= 0 && m.after >= 0 {
-		long = fmt.Sprintf("%s was granted after %s", f.token(m.after), f.token(m.before))
-	}
-	short := "1 is not"
-	if len(all) > 1 {
-		short = number(len(all)) + " are not"
-	}
-	return answer{"Tokens in order?", class, short, long}
+	return answer{"Tokens in order?", class, number(len(all)) + " out of order", "first: " + f.story(all[0])}
 }
 
 func (f *facts) signals() answer {
@@ -148,29 +115,18 @@ func (f *facts) closed() answer {
 		return answer{"Longest without a holder", "", "–", "no worker waited for a lock that nobody held"}
 	}
 	c := f.stats.Closed[0]
-	a := answer{"Longest without a holder", "", span(c.Length()), "while workers that no fault hit waited for " + c.Name}
-	if i := f.find(c.After); i >= 0 {
-		if k := f.cause(c.From, f.granted[i].Worker); k >= 0 {
-			a.long += fmt.Sprintf("; %s, %s", id("F", k), f.Faults[k].What)
-		}
-	}
-	return a
+	return answer{"Longest without a holder", "", span(c.Length()), "while workers that no fault hit waited for " + c.Name}
 }
 
 func (f *facts) fair() answer {
-	if len(f.stats.Turns) == 0 {
-		return answer{"Fair?", "", "–", "the history lists no workers"}
+	turns := []int{}
+	for _, t := range f.stats.Turns {
+		turns = append(turns, t.Count)
 	}
-	byCount := func(a, b history.Turns) int { return a.Count - b.Count }
-	least, most := slices.MinFunc(f.stats.Turns, byCount).Count, slices.MaxFunc(f.stats.Turns, byCount).Count
-	short := number(most) + " : 0"
-	if least > 0 {
-		short = fmt.Sprintf("%.2f : 1", float64(most)/float64(least))
-	}
-	return answer{"Fair?", "", short, fmt.Sprintf("%s to %s turns of a worker, Jain's index %.2f", number(least), number(most), f.stats.Fairness)}
+	return answer{"Fair?", "", number(slices.Min(turns)) + " to " + number(slices.Max(turns)), fmt.Sprintf("turns of a worker, Jain's index %.2f", f.stats.Fairness)}
 }
 
-// titles are what people call a violation of a rule.
+// titles are what people call a violation of a rule. Other rules are their own titles.
 var titles = map[string]string{
 	history.Overlap:    "More than one holder",
 	history.TokenOrder: "Token out of order",
@@ -178,11 +134,8 @@ var titles = map[string]string{
 }
 
 func (m mark) title() string {
-	title := titles[m.Rule]
-	if title == "" && m.Rule != "" {
-		title = strings.ToUpper(m.Rule[:1]) + m.Rule[1:]
-	}
-	if m.expected {
+	title := cmp.Or(titles[m.Rule], m.Rule)
+	if m.class == "expected" {
 		title += ", expected"
 	}
 	return title
@@ -190,27 +143,19 @@ func (m mark) title() string {
 
 // story tells what a mark is about in the words of the workers, and else in those of the judge.
 func (f *facts) story(m mark) string {
-	if m.before < 0 || m.after < 0 {
+	if m.before < 0 || m.after < 0 || titles[m.Rule] == "" {
 		return sentence(m.Text)
 	}
 	before, after := f.granted[m.before], f.granted[m.after]
-	text := ""
+	var text string
 	switch m.Rule {
 	case history.Overlap:
-		text = fmt.Sprintf("%s and %s both held %s for %s, %s into the run", before.Worker, after.Worker, m.Name, span(m.to-m.At), moment(m.At))
-		if before.Worker == after.Worker {
-			text = fmt.Sprintf("%s held %s twice for %s, %s into the run", before.Worker, m.Name, span(m.to-m.At), moment(m.At))
-		}
+		text = fmt.Sprintf("%s (token %d) and %s (token %d) both held %s for %s, %s into the run",
+			before.Worker, before.Token, after.Worker, after.Token, m.Name, span(m.to-m.At), moment(m.At))
 	case history.TokenOrder:
 		text = fmt.Sprintf("%s was granted %s with token %d; %s had been granted it with token %d", after.Worker, m.Name, after.Token, before.Worker, before.Token)
 	case history.LateLoss:
-		i := slices.IndexFunc(f.losses, func(x loss) bool { return x.holder == m.before })
-		if i < 0 {
-			return sentence(m.Text)
-		}
-		text = fmt.Sprintf("%s was told that it had lost %s %s after %s was granted it", before.Worker, m.Name, span(-f.losses[i].margin), after.Worker)
-	default:
-		return sentence(m.Text)
+		text = fmt.Sprintf("%s was told that it had lost %s after %s was granted it", before.Worker, m.Name, after.Worker)
 	}
 	if k := f.cause(m.At, before.Worker); k >= 0 {
 		text += fmt.Sprintf(", after %s (%s)", id("F", k), f.Faults[k].What)

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -21,11 +22,9 @@ type facts struct {
 	start   time.Duration         // of what the page shows; workers can start before the history does
 	stop    time.Duration         // and end after it
 	granted []history.Acquisition // in the order of their grants
-	index   map[string]int        // of an acquisition, by its ID
-	workers []history.Worker      // the lanes
+	index   map[string]int        // of an acquisition, by its ID, from 1 on
 	lanes   map[string]int        // by the name of the worker
-	locks   []lock                // those with the most violations first, then by use
-	rows    []lock                // the first of them, which have a row of their own
+	locks   []string              // those with the most violations first, then by use
 	places  map[string]int        // of the locks, by their names
 	base    int64                 // what tokens are counted from on the bars
 	marks   []mark                // violations and what is expected, in the order of time
@@ -33,29 +32,13 @@ type facts struct {
 	losses  []loss
 }
 
-// A lock is a name with the indexes of its acquisitions.
-type lock struct {
-	name    string
-	granted []int
-	marks   int
-}
-
 // A mark is a violation, or what the rules of the run allow. It knows the indexes of its
-// acquisitions, or -1, and until when it lasts.
+// acquisitions, or -1, and until when it lasts. Its class is bad or expected.
 type mark struct {
 	history.Violation
-	id            string
-	expected      bool
+	id, class     string
 	before, after int
 	to            time.Duration
-}
-
-// class is how the page shows a mark.
-func (m mark) class() string {
-	if m.expected {
-		return "expected"
-	}
-	return "bad"
 }
 
 // A loss is a lost acquisition and the next one that it excluded, or -1.
@@ -64,7 +47,7 @@ type loss struct {
 	holder, next int
 	stopped      time.Duration // when the holder stopped relying on it: at the signal, or at its deadline
 	margin       time.Duration // from then until the next grant
-	class        string        // how the page shows it if the signal came too late: bad or expected
+	bad          bool          // a violation: the signal came too late
 }
 
 func gather(h *history.History) *facts {
@@ -72,12 +55,12 @@ func gather(h *history.History) *facts {
 	f.granted, f.Faults = slices.Clone(h.Acquisitions), slices.Clone(h.Faults)
 	sort.SliceStable(f.granted, func(i, j int) bool { return f.granted[i].Returned < f.granted[j].Returned })
 	sort.SliceStable(f.Faults, func(i, j int) bool { return f.Faults[i].From < f.Faults[j].From })
-	for _, w := range h.Workers {
-		f.addLane(w)
+	for i, w := range h.Workers {
+		f.lanes[w.Name] = i
 	}
 	least := int64(math.MaxInt64)
 	for i, a := range f.granted {
-		f.index[a.ID] = i
+		f.index[a.ID] = i + 1
 		least = min(least, a.Token)
 		f.start, f.stop = min(f.start, a.Called), max(f.stop, f.end(a), a.Ended)
 	}
@@ -89,122 +72,87 @@ func gather(h *history.History) *facts {
 	}
 	f.findMarks()
 	f.sortLocks()
-	for _, l := range f.locks {
-		f.findLosses(l)
-	}
-	sort.SliceStable(f.losses, func(i, j int) bool { return f.losses[i].stopped < f.losses[j].stopped })
-	for i := range f.losses {
-		f.losses[i].id = id("L", i)
-	}
+	f.findLosses()
 	return f
 }
 
 // id names a violation, a loss or a fault by its index.
 func id(letter string, i int) string { return letter + strconv.Itoa(i+1) }
 
-// addLane adds a lane for a worker that has none yet.
-func (f *facts) addLane(w history.Worker) {
-	if _, ok := f.lanes[w.Name]; !ok {
-		f.lanes[w.Name] = len(f.workers)
-		f.workers = append(f.workers, w)
-	}
-}
-
 func (f *facts) findMarks() {
-	add := func(v history.Violation, expected bool) {
-		m := mark{Violation: v, expected: expected, before: f.find(v.Before), after: f.find(v.After), to: v.At}
-		if v.Rule == history.Overlap && m.before >= 0 && m.after >= 0 {
-			m.to = max(v.At, min(f.granted[m.before].Until, f.granted[m.after].Until))
+	add := func(class string, all []history.Violation) {
+		for _, v := range all {
+			m := mark{Violation: v, class: class, before: f.find(v.Before), after: f.find(v.After), to: v.At}
+			if v.Rule == history.Overlap && m.before >= 0 && m.after >= 0 {
+				m.to = max(v.At, min(f.granted[m.before].Until, f.granted[m.after].Until))
+			}
+			f.marks = append(f.marks, m)
 		}
-		f.marks = append(f.marks, m)
 	}
-	for _, v := range f.Violations {
-		add(v, false)
-	}
-	for _, v := range f.Expected {
-		add(v, true)
-	}
+	add("bad", f.Violations)
+	add("expected", f.Expected)
+	f.bad = len(f.Violations)
 	sort.SliceStable(f.marks, func(i, j int) bool { return f.marks[i].At < f.marks[j].At })
+	seen := map[string]int{} // by class
 	for i := range f.marks {
-		if f.marks[i].expected {
-			f.marks[i].id = id("E", i-f.bad)
-		} else {
-			f.marks[i].id = id("V", f.bad)
-			f.bad++
-		}
+		m := &f.marks[i]
+		m.id = id(map[string]string{"bad": "V", "expected": "E"}[m.class], seen[m.class])
+		seen[m.class]++
 	}
 }
 
 // find returns the index of an acquisition, or -1.
-func (f *facts) find(id string) int {
-	if i, ok := f.index[id]; ok {
-		return i
-	}
-	return -1
-}
+func (f *facts) find(id string) int { return f.index[id] - 1 }
 
 func (f *facts) sortLocks() {
-	byName := map[string]*lock{}
-	get := func(name string) *lock {
-		if byName[name] == nil {
-			byName[name] = &lock{name: name}
-		}
-		return byName[name]
-	}
-	for i, a := range f.granted {
-		f.addLane(history.Worker{Name: a.Worker})
-		get(a.Name).granted = append(get(a.Name).granted, i)
-	}
+	uses, marks := map[string]int{}, map[string]int{}
 	for _, w := range f.Waits {
-		f.addLane(history.Worker{Name: w.Worker})
-		get(w.Name)
+		uses[w.Name]++
+	}
+	for _, a := range f.granted {
+		uses[a.Name]++
 	}
 	for _, m := range f.marks {
-		if l := byName[m.Name]; l != nil {
-			l.marks++
-		}
+		marks[m.Name]++
 	}
-	for _, l := range byName {
-		f.locks = append(f.locks, *l)
-	}
-	sort.Slice(f.locks, func(i, j int) bool {
-		a, b := &f.locks[i], &f.locks[j]
-		return cmp.Or(b.marks-a.marks, len(b.granted)-len(a.granted), cmp.Compare(a.name, b.name)) < 0
+	f.locks = slices.AppendSeq([]string{}, maps.Keys(uses))
+	slices.SortFunc(f.locks, func(a, b string) int {
+		return cmp.Or(marks[b]-marks[a], uses[b]-uses[a], cmp.Compare(a, b))
 	})
-	for i, l := range f.locks {
-		f.places[l.name] = i
+	for i, name := range f.locks {
+		f.places[name] = i
 	}
-	f.rows = f.locks[:min(len(f.locks), lockRows)]
 }
 
-func (f *facts) findLosses(l lock) {
-	for k, i := range l.granted {
-		a := f.granted[i]
+func (f *facts) findLosses() {
+	for i, a := range f.granted {
 		if a.Lost == 0 {
 			continue
 		}
-		x := loss{holder: i, next: f.next(l, k), stopped: a.Lost}
+		x := loss{holder: i, next: f.next(i), stopped: a.Lost}
 		if a.Deadline != 0 {
 			x.stopped = min(a.Lost, a.Deadline)
 		}
 		if x.next >= 0 {
 			x.margin = f.granted[x.next].Returned - x.stopped
 		}
-		for _, m := range f.marks {
-			if m.Rule == history.LateLoss && m.before == i {
-				x.class = m.class()
-			}
-		}
+		x.bad = slices.ContainsFunc(f.marks, func(m mark) bool {
+			return m.Rule == history.LateLoss && m.before == i && m.class == "bad"
+		})
 		f.losses = append(f.losses, x)
+	}
+	sort.SliceStable(f.losses, func(i, j int) bool { return f.losses[i].stopped < f.losses[j].stopped })
+	for i := range f.losses {
+		f.losses[i].id = id("L", i)
 	}
 }
 
-// next returns the acquisition after the k-th of a lock that the k-th one excludes, or -1.
-func (f *facts) next(l lock, k int) int {
-	shared := f.granted[l.granted[k]].Shared
-	for _, i := range l.granted[k+1:] {
-		if !shared || !f.granted[i].Shared {
-			return i
+// next returns the next acquisition of the same lock that an acquisition excludes, or -1.
+func (f *facts) next(i int) int {
+	a := f.granted[i]
+	for k, b := range f.granted[i+1:] {
+		if b.Name == a.Name && !(a.Shared && b.Shared) {
+			return i + 1 + k
 		}
 	}
 	return -1
@@ -212,13 +160,11 @@ func (f *facts) next(l lock, k int) int {
 
 // end returns when a holder stopped holding, as the page shows it.
 func (f *facts) end(a history.Acquisition) time.Duration {
-	switch {
-	case a.Lost != 0 && a.Deadline != 0:
-		return max(a.Returned, a.Until, min(a.Lost, a.Deadline))
-	case a.Lost != 0:
-		return max(a.Returned, a.Until, a.Lost)
+	stopped := cmp.Or(a.Lost, a.Died)
+	if a.Lost != 0 && a.Deadline != 0 {
+		stopped = min(a.Lost, a.Deadline)
 	}
-	return max(a.Returned, a.Until, a.Died)
+	return max(a.Returned, a.Until, stopped)
 }
 
 // cause returns the last fault that hit a worker at a time or less than a TTL before, or -1.
@@ -236,11 +182,13 @@ func hits(x history.Fault, worker string) bool {
 	return len(x.Workers) == 0 || slices.Contains(x.Workers, worker)
 }
 
-// token formats the token of an acquisition as on the bars.
-func (f *facts) token(i int) string {
-	t := f.granted[i].Token
-	if f.base == 0 {
-		return strconv.FormatInt(t, 10)
+// hit returns the lanes of the workers that a fault is about.
+func (f *facts) hit(x history.Fault) []int {
+	lanes := []int{}
+	for i, w := range f.Workers {
+		if hits(x, w.Name) {
+			lanes = append(lanes, i)
+		}
 	}
-	return "+" + strconv.FormatUint(uint64(t)-uint64(f.base), 10)
+	return lanes
 }

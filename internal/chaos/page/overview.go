@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,33 +19,33 @@ const (
 // of a page without JavaScript, with names beside it. The script makes it flat, and lays a frame over
 // what the canvas shows.
 func (s sheet) overview(f *facts) {
-	height := unit * (len(f.rows) + len(f.workers))
-	s.add(`<div class="overview" style="--full:%dpx"><ol class="names no-js" aria-hidden="true">`, 2*height)
-	for _, l := range f.rows {
-		s.add("<li>%s</li>", l.name)
+	names := slices.Clone(f.locks[:min(len(f.locks), lockRows)])
+	lanes := len(names) // above those of the workers
+	for _, w := range f.Workers {
+		names = append(names, w.Name)
 	}
-	for _, w := range f.workers {
-		s.add("<li>%s</li>", w.Name)
+	height := unit * len(names)
+	s.add(`<div class="overview" style="--full:%dpx"><ol class="names no-js" aria-hidden="true">`, 2*height)
+	for _, name := range names {
+		s.add("<li>%s</li>", name)
 	}
 	s.add(`</ol><div class="strip" id="strip"><div class="flags">`)
 	s.flags(f)
 	s.add(`</div><svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="Holds of each lock and of each worker over the whole run">`, width, height)
 	for _, x := range f.Faults {
-		for lane, w := range f.workers {
-			if hits(x, w.Name) {
-				s.box("fault", f.x(x.From), f.x(x.To), 2, f.y(lane)-1.5, unit)
-			}
+		for _, lane := range f.hit(x) {
+			s.box("fault", f.x(x.From), f.x(x.To), 2, unit*float64(lanes+lane), unit)
 		}
 	}
-	s.holds(f)
+	s.holds(f, lanes)
 	for _, x := range f.losses {
 		a := f.granted[x.holder]
-		s.box("after", f.x(x.stopped), f.x(max(a.Ended, a.Lost)), 3, f.y(f.lanes[a.Worker]), bar)
+		s.box("after", f.x(x.stopped), f.x(max(a.Ended, a.Lost)), 3, unit*float64(lanes+f.lanes[a.Worker])+1.5, bar)
 	}
 	last := -3.0
 	for _, m := range f.marks { // one for each place
 		if x := f.x(m.At) - 1.5; x >= last+3 {
-			s.box(m.class(), x, 0, 3, 0, float64(height))
+			s.box(m.class, x, 0, 3, 0, float64(height))
 			last = x
 		}
 	}
@@ -63,9 +64,6 @@ func (s sheet) overview(f *facts) {
 func (f *facts) x(t time.Duration) float64 {
 	return width * float64(min(max(t, f.start), f.stop)-f.start) / float64(f.stop-f.start)
 }
-
-// y is the place of a lane in the overview, below the locks.
-func (f *facts) y(lane int) float64 { return float64(unit*(len(f.rows)+lane)) + 1.5 }
 
 // box draws a box with a least width.
 func (s sheet) box(class string, from, to, least, y, high float64) {
@@ -87,7 +85,7 @@ func (s sheet) flags(f *facts) {
 		s.add(`<span class="%s" style="left:%.2f%%">%s</span>`, class, x, id)
 	}
 	for _, m := range f.marks {
-		put(m.class(), m.id, m.At)
+		put(m.class, m.id, m.At)
 	}
 	for _, x := range f.losses {
 		put("after", x.id, x.stopped)
@@ -97,36 +95,28 @@ func (s sheet) flags(f *facts) {
 	}
 }
 
-// A bead sums the holds in a column of a row that are narrower than the column. Its colour is that of
-// the widest of them.
+// A bead sums the holds in a column of a row. Its colour is that of the longest of them.
 type bead struct {
-	share, widest float64
-	colour        int
+	share, longest float64
+	colour         int
 }
 
-// holds draws wide holds as themselves and narrow ones as beads, whose height tells for which share of
-// the time the lock was held. The more rows, the wider are the columns, so that the picture stays
-// small.
-func (s sheet) holds(f *facts) {
-	beads := make([][]bead, len(f.rows)+len(f.workers))
+// holds draws each column of a row as a bead, whose height tells for which share of the time a lock
+// was held: a long hold becomes a bar. The more rows, the wider are the columns, so that the picture
+// stays small. Lanes is the row of the first worker.
+func (s sheet) holds(f *facts, lanes int) {
+	beads := make([][]bead, lanes+len(f.Workers))
 	column := max(3, float64(len(beads))/8)
+	for row := range beads {
+		beads[row] = make([]bead, int(width/column)+1)
+	}
 	for _, a := range f.granted {
-		place, from, to := f.places[a.Name], f.x(a.Returned), f.x(f.end(a))
-		for _, row := range []int{place, len(f.rows) + f.lanes[a.Worker]} {
-			if row == place && place >= len(f.rows) {
-				continue
-			}
-			if to-from >= column {
-				s.box(fmt.Sprintf("c%d", place%colours), from, to, 0, f.y(row-len(f.rows)), bar)
-				continue
-			}
-			if beads[row] == nil {
-				beads[row] = make([]bead, int(width/column)+1)
-			}
-			b := &beads[row][int(from/column)]
-			b.share += (to - from) / column
-			if to-from >= b.widest {
-				b.widest, b.colour = to-from, place%colours
+		place, from, to := f.places[a.Name], f.x(a.Returned)/column, f.x(f.end(a))/column
+		for i := int(from); i <= int(to); i++ {
+			share := min(to, float64(i+1)) - max(from, float64(i))
+			beads[lanes+f.lanes[a.Worker]][i].add(share, place)
+			if place < lanes {
+				beads[place][i].add(share, place)
 			}
 		}
 	}
@@ -135,13 +125,20 @@ func (s sheet) holds(f *facts) {
 		for i, b := range columns {
 			if b.share > 0 {
 				high := max(1.5, bar*math.Sqrt(min(1, b.share)))
-				fmt.Fprintf(&paths[b.colour], "M%.0f %.1fv%.1f", (float64(i)+.5)*column, f.y(row-len(f.rows))+(bar-high)/2, high)
+				fmt.Fprintf(&paths[b.colour], "M%.1f %.1fv%.1f", (float64(i)+.5)*column, unit*(float64(row)+.5)-high/2, high)
 			}
 		}
 		for colour := range paths {
 			if d := paths[colour].String(); d != "" {
-				s.add(`<path class="bead c%d" d="%s"/>`, colour, raw(d))
+				s.add(`<path class="bead c%d" style="stroke-width:%.1f" d="%s"/>`, colour, column, raw(d))
 			}
 		}
+	}
+}
+
+func (b *bead) add(share float64, place int) {
+	b.share += share
+	if share >= b.longest {
+		b.longest, b.colour = share, place%colours
 	}
 }

@@ -24,8 +24,7 @@ var (
 	script raw
 )
 
-// Write writes the page of a history that has been judged. Command repeats the run; if it is empty,
-// the page does not say how to.
+// Write writes the page of a history that has been judged. Command repeats the run.
 func Write(w io.Writer, h *history.History, command string) error {
 	f, s := gather(h), sheet{bufio.NewWriter(w)}
 	s.head(f, command)
@@ -33,7 +32,6 @@ func Write(w io.Writer, h *history.History, command string) error {
 	s.violations(f)
 	s.losses(f)
 	s.faults(f)
-	s.turns(f)
 	s.add("</main>\n</html>\n")
 	return s.w.Flush()
 }
@@ -59,12 +57,10 @@ func (s sheet) head(f *facts, command string) {
 	s.add(headHTML, v.title, f.Engine, style, v.class, raw(v.shape), raw(v.sign), v.text)
 	if len(f.marks) > 0 {
 		first := f.first()
-		s.add(`<a class="go %s js-only" href="%s">Show %s</a>`, first.class(), f.link(first.At, first.to), first.id)
+		s.add(`<a class="go %s js-only" href="%s">Show %s</a>`, first.class, f.link(first.At, first.to), first.id)
 	}
 	s.add("</div>\n<p class=\"run\">%s</p>\n", f.about())
-	if command != "" {
-		s.add("<p class=\"run\">Run it again: <code>%s</code></p>\n", command)
-	}
+	s.add("<p class=\"run\">Run it again: <code>%s</code></p>\n", command)
 	s.add("<dl class=\"answers\">\n")
 	for _, a := range f.answers() {
 		s.add("<div class=\"%s\"><dt>%s</dt><dd><b>%s</b> <span>%s</span></dd></div>\n", a.class, a.question, a.short, a.long)
@@ -74,15 +70,15 @@ func (s sheet) head(f *facts, command string) {
 
 // timeline writes the overview, the controls, and the data and the script of the timeline that zooms.
 func (s sheet) timeline(f *facts) {
-	if len(f.workers) == 0 || f.stop <= f.start {
+	if len(f.Workers) == 0 || f.stop <= f.start {
 		return
 	}
 	s.add(`<section class="timeline" aria-labelledby="timeline"><h2 id="timeline">Timeline <small>%s in %s</small></h2>`+"\n",
-		count(len(f.granted), "acquisition"), count(len(f.workers), "lane"))
+		count(len(f.granted), "acquisition"), count(len(f.Workers), "lane"))
 	s.overview(f)
 	s.add(`<div class="tools"><div class="legend">`)
-	for i, l := range f.rows {
-		s.add(`<label class="c%d"><input class="js-only" type="checkbox" value="%d" checked><i></i>%s</label>`, i%colours, i, l.name)
+	for i, l := range f.locks[:min(len(f.locks), lockRows)] {
+		s.add(`<label class="c%d"><input class="js-only" type="checkbox" value="%d" checked><i></i>%s</label>`, i%colours, i, l)
 	}
 	s.add("%s", controlsHTML)
 	if f.base != 0 {

@@ -22,11 +22,11 @@ function reader(text) {
   const time = () => { const n = number(); return last += n % 2 ? -(n + 1) / 2 : n / 2; };
   return {number, big, time, more: () => at < bytes.length};
 }
-const SHARED = 1, LOST = 2, OUTLIVED = 4, DIED = 8;
+const SHARED = 1, DIED = 2;
 const all = [], last = locks.map(() => 0n); // acquisitions, in the order of their grants, and the last token of each lock
 for (const r = reader(data.granted); r.more();) {
-  const lane = r.number(), word = r.number(), lock = Math.floor(word / 16), flags = word % 16, from = r.time(), called = from - r.number(), to = from + r.number();
-  const told = flags & LOST ? from + r.number() : -1, end = Math.max(told, flags & OUTLIVED ? to + r.number() : to), token = last[lock] = BigInt.asIntN(64, last[lock] + r.big());
+  const lane = r.number(), word = r.number(), lock = word >> 2, flags = word & 3, from = r.time(), called = from - r.number(), to = from + r.number();
+  const end = to + r.number(), token = last[lock] = BigInt.asIntN(64, last[lock] + r.big());
   all.push({i: all.length, lane, lock, flags, called, from, to, end, token, height: Number(token - BASE), row: 0});
 }
 const marks = [...violations, ...losses].sort((a, b) => a.at - b.at), lossOf = new Map(losses.map(l => [l.a, l]));
@@ -51,9 +51,8 @@ const lists = (of, key, items, end) => {
   items.forEach(x => groups[x[key]].push(x));
   return groups.map(g => new List(g, end));
 };
-const failed = [], refused = [];
-for (const r = reader(data.failed); r.more();) { const lane = r.number(), lock = r.number(), from = r.time(); failed.push({lane, lock, from, to: from + r.number()}); }
-for (const r = reader(data.refused); r.more();) { const lane = r.number(), from = r.time(); refused.push({lane, from, to: from}); }
+const failed = data.failed.map(([lane, lock, from, to]) => ({lane, lock, from, to}));
+const refused = data.refused.map(([lane, from]) => ({lane, from, to: from}));
 const waiting = all.map(a => ({lane: a.lane, lock: a.lock, from: a.called, to: a.from})).concat(failed);
 const laneHolds = lists(workers, "lane", all, a => a.end), laneWaits = lists(workers, "lane", waiting, w => w.to), laneRefused = lists(workers, "lane", refused, w => w.to);
 const lockHolds = lists(locks, "lock", all, a => a.to), lockWaits = lists(locks, "lock", waiting, w => w.to);
@@ -74,7 +73,7 @@ const laneRows = laneHolds.map(list => {
 const span = us => us === 0 ? "0 s" : us < 999.5 ? +us.toPrecision(3) + " µs" : us < 999500 ? +(us / 1e3).toPrecision(3) + " ms" : us < 1e8 ? +(us / 1e6).toPrecision(3) + " s" : `${Math.floor(us / 6e7)} min ${Math.floor(us / 1e6) % 60} s`;
 const time = us => (us / 1e6).toFixed(view.b - view.a < 1e5 ? 6 : 3) + " s";
 const token = a => BASE === 0n ? String(a.token) : "+" + (a.token - BASE);
-const name = lane => workers[lane][0];
+const name = lane => workers[lane].name;
 const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 // ---- the view
@@ -139,14 +138,14 @@ function layout() {
   css.c = Array.from({length: data.colours}, (_, i) => get("c" + i));
   W = canvas.parentNode.clientWidth; narrow = W < 600;
   font(12, true);
-  const widest = Math.max(40, ...workers.slice(0, 400).map(w => cx.measureText(w[0]).width), ...locks.slice(0, data.rows).map(l => cx.measureText(l).width));
+  const widest = Math.max(40, ...workers.slice(0, 400).map(w => cx.measureText(w.name).width), ...locks.slice(0, data.rows).map(l => cx.measureText(l).width));
   G = Math.round(Math.min(narrow ? 84 : 170, widest + 24));
   rows = {marks: 22, faults: 40, locks: [], lanes: [], hosts: []};
   let y = 62;
   locks.slice(0, data.rows).forEach(() => { rows.locks.push({y, h: 20}); y += 22; });
   rows.tokens = {y, h: all.length ? 40 : 0}; y += rows.tokens.h + 8;
   workers.forEach((w, i) => {
-    if (w[1] && (i === 0 || w[1] !== workers[i - 1][1])) { rows.hosts.push({y: y + 10, name: w[1]}); y += 19; }
+    if (w.host && (i === 0 || w.host !== workers[i - 1].host)) { rows.hosts.push({y: y + 10, name: w.host}); y += 19; }
     const h = 11 + Math.max(19, 9 * laneRows[i]);
     rows.lanes.push({y, h}); y += h;
   });

@@ -10,8 +10,6 @@ import (
 // span formats a duration with three digits: "440 µs", "1.74 s", "2 min 5 s".
 func span(d time.Duration) string {
 	switch {
-	case d < 0:
-		return "−" + span(-d)
 	case d == 0:
 		return "0 s"
 	case d >= 100*time.Second:
