@@ -97,10 +97,13 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 		a.kind = c.Own.kind()
 	} else {
 		a.kind = kinds[c.Engine]
-		a.servers = a.kind.start(t, c.TTL)
+		a.servers = a.kind.start(t)
 	}
 	if a.servers.known == nil {
 		a.servers.known = a.servers.addrs
+	}
+	if a.kind.fresh {
+		a.initialise()
 	}
 	for worker := range c.Workers {
 		for _, addr := range a.servers.addrs {
@@ -194,6 +197,14 @@ func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
 		a.t.Fatal(err)
 	}
 	return engine, func() error { return closeEngine(engine) }
+}
+
+// initialise declares the servers new.
+func (a *Arena) initialise() {
+	engine, end := a.open(a.t.Context())
+	if err := cmp.Or(engine.(interface{ Init(context.Context) error }).Init(a.t.Context()), end()); err != nil {
+		a.t.Fatal(err)
+	}
 }
 
 // names are those of all locks.

@@ -16,21 +16,13 @@ import (
 // startCluster starts a Cluster of masters. Nobody calls one dead that stands still.
 func startCluster(t hosttest.TB) servers {
 	t.Helper()
-	c := redistest.StartRedisCluster(t, 3, "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-min-size", "8mb", "--cluster-node-timeout", "60000")
+	c := redistest.StartRedisCluster(t, 3, append([]string{"--cluster-node-timeout", "60000"}, durable...)...)
 	s := redisServers(t, c.Nodes())
 	crash := s.crash
 	s.crash = func(i int, r *rand.Rand) {
 		crash(i, r)
 		c.WaitOK(t)
 	}
-	t.Cleanup(func() { // before the nodes stop
-		for _, r := range c.Nodes() {
-			if t.Failed() {
-				said, err := r.TryDo("CLUSTER", "NODES")
-				t.Logf("%s: %v\n%s", r.Addr(), err, said)
-			}
-		}
-	})
 	owners := map[string]*redistest.Redis{} // of names that have moved
 	s.move = func(name string, r *rand.Rand) (end func()) {
 		slot, from := c.Slot("lock:"+name), owners[name]

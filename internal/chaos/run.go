@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -107,7 +108,9 @@ func (r *Report) add(o *Outcome) {
 	all.Accepted += s.Accepted
 	all.Refused += s.Refused
 	all.Margin, all.Signal = smaller(all.Margin, s.Margin), smaller(all.Signal, s.Signal)
-	all.Closed = longer(all.Closed, s.Closed)
+	if len(s.Closed) > 0 && (len(all.Closed) == 0 || s.Closed[0].Length() > all.Closed[0].Length()) {
+		all.Closed = s.Closed[:1]
+	}
 	for rule, n := range s.Found {
 		all.Found[rule] += n
 	}
@@ -122,29 +125,16 @@ func smaller(a, b history.Margin) history.Margin {
 	return a
 }
 
-// longer returns the longest stretch of both.
-func longer(a, b []history.Stretch) (longest []history.Stretch) {
-	for _, s := range slices.Concat(a, b) {
-		if len(longest) == 0 || s.Length() > longest[0].Length() {
-			longest = []history.Stretch{s}
-		}
-	}
-	return longest
-}
-
 // together adds turns, and returns Jain's index of them.
 func together(a, b []history.Turns) (all []history.Turns, fairness float64) {
-	sum, squares := 0.0, 0.0
-	all = slices.Clone(a)
-	for _, t := range b { // a round that was interrupted may lack workers
-		if i := slices.IndexFunc(all, func(o history.Turns) bool { return o.Worker == t.Worker }); i >= 0 {
-			all[i].Count += t.Count
-		} else {
-			all = append(all, t)
-		}
+	count, sum, squares := map[string]int{}, 0.0, 0.0
+	for _, t := range slices.Concat(a, b) { // a round that was interrupted may lack workers
+		count[t.Worker] += t.Count
 	}
-	for _, t := range all {
-		sum, squares = sum+float64(t.Count), squares+float64(t.Count)*float64(t.Count)
+	for _, worker := range slices.Sorted(maps.Keys(count)) {
+		n := float64(count[worker])
+		sum, squares = sum+n, squares+n*n
+		all = append(all, history.Turns{Worker: worker, Count: count[worker]})
 	}
 	return all, sum * sum / max(float64(len(all))*squares, 1)
 }
@@ -159,63 +149,43 @@ type Shrunk struct {
 // shrink replays the faults that came before a violation, and then fewer and fewer of them. As the
 // processes are not synchronised, fewer faults count only if the violation occurs again.
 func (a *Arena) shrink(ctx context.Context, seed uint64, faults []Fault, v history.Violation) *Shrunk {
+	ctx, cancel := context.WithTimeout(ctx, mostShrinking)
+	defer cancel()
 	faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.from > v.At })
-	length, end := max(v.At, 0)+a.TTL, time.Now().Add(mostShrinking)
-	return shrink(faults, func(faults []Fault) (again, over bool) {
-		if ctx.Err() != nil || time.Now().After(end) {
-			return false, true
-		}
-		o := a.judged(ctx, seed, faults, length)
-		return slices.ContainsFunc(o.History.Violations, func(w history.Violation) bool { return w.Rule == v.Rule }), false
+	return shrink(ctx, faults, func(faults []Fault) (again bool) {
+		o := a.judged(ctx, seed, faults, max(v.At, 0)+a.TTL)
+		return slices.ContainsFunc(o.History.Violations, func(w history.Violation) bool { return w.Rule == v.Rule })
 	})
 }
 
-// shrink looks for fewer faults for which replay finds the violation again, until that says that it
-// is over. It leaves out parts of the faults, and smaller ones if all are needed (delta debugging).
-func shrink(faults []Fault, replay func([]Fault) (again, over bool)) *Shrunk {
-	s, ended := &Shrunk{Faults: faults}, false
+// shrink looks for fewer faults for which replay finds the violation again, until ctx ends. It leaves
+// out half of the faults, then quarters, and so on down to single ones.
+func shrink(ctx context.Context, faults []Fault, replay func([]Fault) (again bool)) *Shrunk {
+	s := &Shrunk{Faults: faults}
 	again := func(faults []Fault) bool {
-		if ended || s.Replays == mostReplays {
-			return false
-		}
-		again, over := replay(faults)
-		if ended = over; over {
+		if ctx.Err() != nil || s.Replays == mostReplays {
 			return false
 		}
 		s.Replays++
-		if again {
-			s.Faults, s.Again = faults, s.Again+1
+		if !replay(faults) {
+			return false
 		}
-		return again
+		s.Faults, s.Again = faults, s.Again+1
+		return true
 	}
-	for range replaySearch {
-		if again(faults) {
-			break
-		}
+	for try := 0; try < replaySearch && !again(faults); try++ {
 	}
 	if s.Again == 0 || again(nil) {
 		return s
 	}
-	for parts := min(2, len(s.Faults)); len(s.Faults) > 1; {
-		switch {
-		case slices.ContainsFunc(without(s.Faults, parts), again):
-			parts = max(parts-1, 2)
-		case parts >= len(s.Faults):
-			return s
-		default:
-			parts = min(2*parts, len(s.Faults))
+	for part := len(faults) / 2; part > 0; part /= 2 {
+		for from := 0; from < len(s.Faults); {
+			if !again(slices.Concat(s.Faults[:from], s.Faults[min(from+part, len(s.Faults)):])) {
+				from += part
+			}
 		}
 	}
 	return s
-}
-
-// without divides faults into parts, and returns the rest without each.
-func without(faults []Fault, parts int) (rests [][]Fault) {
-	for i := range parts {
-		from, to := i*len(faults)/parts, (i+1)*len(faults)/parts
-		rests = append(rests, slices.Concat(faults[:from], faults[to:]))
-	}
-	return rests
 }
 
 // judged carries out a round. A name that was closed for too long at its end is a violation.

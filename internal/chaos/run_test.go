@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -20,21 +21,21 @@ func faultsUpTo(n int) (all []Fault) {
 }
 
 // needs is a replay that finds the violation if all of some faults are among those given.
-func needs(those ...time.Duration) func([]Fault) (again, over bool) {
-	return func(faults []Fault) (again, over bool) {
+func needs(those ...time.Duration) func([]Fault) (again bool) {
+	return func(faults []Fault) (again bool) {
 		for _, from := range those {
 			if !slices.ContainsFunc(faults, func(f Fault) bool { return f.from == from }) {
-				return false, false
+				return false
 			}
 		}
-		return true, false
+		return true
 	}
 }
 
 func TestShrinkKeepsWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	for _, those := range [][]time.Duration{{}, {0}, {11}, {4}, {3, 4}, {2, 9}} {
-		s := shrink(faultsUpTo(12), needs(those...))
+		s := shrink(t.Context(), faultsUpTo(12), needs(those...))
 		var kept []time.Duration
 		for _, f := range s.Faults {
 			kept = append(kept, f.from)
@@ -49,17 +50,19 @@ func TestShrinkKeepsWhatIsNeeded(t *testing.T) {
 // than its limit.
 func TestShrinkEnds(t *testing.T) {
 	t.Parallel()
-	if s := shrink(faultsUpTo(5), needs(99)); len(s.Faults) != 5 || s.Again != 0 || s.Replays != replaySearch {
+	if s := shrink(t.Context(), faultsUpTo(5), needs(99)); len(s.Faults) != 5 || s.Again != 0 || s.Replays != replaySearch {
 		t.Errorf("never again: %+v", s)
 	}
 	var all []time.Duration
 	for i := range 100 {
 		all = append(all, time.Duration(i))
 	}
-	if s := shrink(faultsUpTo(100), needs(all...)); len(s.Faults) != 100 || s.Again != 1 || s.Replays != mostReplays {
+	if s := shrink(t.Context(), faultsUpTo(100), needs(all...)); len(s.Faults) != 100 || s.Again != 1 || s.Replays != mostReplays {
 		t.Errorf("all are needed: %d faults after %d replays", len(s.Faults), s.Replays)
 	}
-	if s := shrink(faultsUpTo(100), func([]Fault) (bool, bool) { return false, true }); s.Replays != 0 {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if s := shrink(ended, faultsUpTo(100), needs()); s.Replays != 0 {
 		t.Errorf("it went on after the end: %+v", s)
 	}
 }

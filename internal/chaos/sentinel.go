@@ -35,7 +35,8 @@ func startSentinel(t hosttest.TB, settings ...string) servers {
 		}
 		t.Cleanup(func() { _ = p.Close() })
 		fronts[r] = p
-		return port(t, p.Addr())
+		port, _ := strconv.Atoi(p.Addr()[strings.LastIndex(p.Addr(), ":")+1:])
+		return port
 	}, settings...)
 	all := append([]*redistest.Redis{w.Master(), w.Replica()}, w.Sentinels()...)
 	s := redisServers(t, all)
@@ -72,19 +73,6 @@ func startSentinel(t hosttest.TB, settings ...string) servers {
 	return s
 }
 
-func port(t hosttest.TB, addr string) int {
-	t.Helper()
-	_, p, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // demote makes server i a replica if it says that it is the master, and the Sentinels
 // say that another one is. They would do so themselves, ten seconds later.
 func demote(s servers, all []*redistest.Redis, i int) {
@@ -103,11 +91,13 @@ func demote(s servers, all []*redistest.Redis, i int) {
 	}
 }
 
-func openSentinel(k known, cfg redislock.Config) (driver.Engine, error) {
-	o := k.option(k.Addrs[pair:]...)
-	o.Sentinel.MasterSet = "fencelock"
-	o.Sentinel.TopologyRefreshInterval = 5 * time.Second
-	return openRedis(o, k.TTL, cfg)
+func openSentinel(cfg redislock.Config) func(known) (driver.Engine, error) {
+	return func(k known) (driver.Engine, error) {
+		o := k.option(k.Addrs[pair:]...)
+		o.Sentinel.MasterSet = "fencelock"
+		o.Sentinel.TopologyRefreshInterval = 5 * time.Second
+		return openRedis(o, k.TTL, cfg)
+	}
 }
 
 // split cuts the master off with a part of the workers: these reach nobody else, and
@@ -115,7 +105,7 @@ func openSentinel(k known, cfg redislock.Config) (driver.Engine, error) {
 func (r *round) split(random *rand.Rand) (heal func()) {
 	m := r.servers.master()
 	if m < 0 || r.paused[m] > 0 {
-		return func() {}
+		return nil
 	}
 	heals := []func(){r.servers.isolate(m)}
 	for worker := range r.Workers {

@@ -143,6 +143,11 @@ func openRedis(o rueidis.ClientOption, ttl time.Duration, cfg redislock.Config) 
 	return redislock.New(client, &cfg), nil
 }
 
+// openSingle opens one server.
+func openSingle(cfg redislock.Config) func(known) (driver.Engine, error) {
+	return func(k known) (driver.Engine, error) { return openRedis(k.single(k.Addrs[0]), k.TTL, cfg) }
+}
+
 func openRedlock(k known) (driver.Engine, error) {
 	var nodes []redlock.Node
 	for _, addr := range k.Addrs {

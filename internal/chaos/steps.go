@@ -14,64 +14,79 @@ import (
 // steps are what a fault does, and when.
 func (r *round) steps(f Fault) []step {
 	random := rand.New(rand.NewPCG(f.seed, 1))
-	began := false
-	begin := func(do func()) step {
-		return step{at: f.from, do: func() {
-			began = true
-			r.began(f)
-			do()
-		}}
+	var undo func() // nil before the fault has begun, and if it ends by itself
+	all := []step{{at: f.from, do: func() {
+		r.began(f)
+		undo = r.begin(f, random)
+	}}}
+	if f.What == storm { // half of the connections are cut again and again
+		for at := f.from; at < f.end(); at += 20*time.Millisecond + below(random, 60*time.Millisecond) {
+			all = append(all, step{at: at, do: func() { r.onServing(f, random) }})
+		}
 	}
-	end := func(do func()) step {
-		return step{at: f.end(), ends: true, do: func() {
-			if began {
-				do()
-			}
-		}}
-	}
-	signal := func(s syscall.Signal) func() { return func() { r.crew[f.worker].signal(s) } }
+	return append(all, step{at: f.end(), ends: true, do: func() {
+		if undo != nil {
+			undo()
+		}
+	}})
+}
+
+// begin begins a fault, and returns what ends it. nil means that it ends by itself.
+func (r *round) begin(f Fault, random *rand.Rand) (undo func()) {
 	switch f.What {
 	case kill:
-		return []step{begin(func() { r.kill(f.worker); r.launch(f.worker) })}
+		r.kill(f.worker)
+		r.launch(f.worker)
 	case freeze:
-		return []step{begin(signal(syscall.SIGSTOP)), end(signal(syscall.SIGCONT))}
+		r.crew[f.worker].signal(syscall.SIGSTOP)
+		return func() { r.crew[f.worker].signal(syscall.SIGCONT) }
 	case crash:
-		return []step{begin(func() { r.servers.crash(f.server, random) })}
-	case flush:
-		return []step{begin(func() {
-			if r.paused[f.server] == 0 {
-				r.servers.flush(f.server)
-			}
-		})}
+		r.servers.crash(f.server, random)
 	case clock:
-		return []step{begin(func() { r.setClock(f.by) })}
+		r.setClock(f.by)
 	case back:
-		return []step{begin(func() { r.setClock(r.ahead - f.by) })}
+		r.setClock(r.ahead - f.by)
 	case pause:
-		return []step{begin(func() { r.pause(f.server, 1) }), end(func() { r.pause(f.server, -1) })}
-	case still, full:
-		do, undo := r.servers.still, func() {}
-		if f.What == full {
-			do = r.servers.fill
-		}
-		return []step{begin(func() {
-			if r.paused[f.server] == 0 {
-				undo = do()
-			}
-		}), end(func() { undo() })}
-	case busy:
-		return r.busy(f, begin, end)
+		r.pause(f.server, 1)
+		return func() { r.pause(f.server, -1) }
 	case promote:
-		return []step{begin(r.servers.promote)}
+		r.servers.promote()
 	case split:
-		heal := func() {}
-		return []step{begin(func() { heal = r.split(random) }), end(func() { heal() })}
+		return r.split(random)
 	case move:
-		return r.move(f, random, begin, end)
-	case storm:
-		return r.storm(f, random, begin)
+		return r.move(random)
+	case still, full, busy, flush, storm:
+		return r.onServing(f, random)
+	default:
+		return r.onTheWay(f, random)
 	}
-	return r.onTheWay(f, random, begin, end)
+	return nil
+}
+
+// onServing begins a fault of a server that does not stand still.
+func (r *round) onServing(f Fault, random *rand.Rand) (undo func()) {
+	if r.paused[f.server] > 0 {
+		return nil
+	}
+	switch f.What {
+	case still:
+		return r.servers.still()
+	case full:
+		return r.servers.fill()
+	case flush:
+		r.servers.flush(f.server)
+	case storm:
+		r.servers.cut(f.server, random)
+	case busy: // while it is, it counts as one that stands still
+		r.finishMove()
+		r.paused[f.server]++
+		await := r.servers.busy(f.server, f.length)
+		return func() {
+			await()
+			r.paused[f.server]--
+		}
+	}
+	return nil
 }
 
 // setClock sets the clock of the last server.
@@ -82,9 +97,7 @@ func (r *round) setClock(ahead time.Duration) {
 
 // pause makes a server stand still while there is a fault that wants it.
 func (r *round) pause(server, more int) {
-	if r.moving != nil {
-		r.moving() // or the move could not go on
-	}
+	r.finishMove()
 	before := r.paused[server]
 	r.paused[server] += more
 	switch {
@@ -95,44 +108,26 @@ func (r *round) pause(server, more int) {
 	}
 }
 
-// busy keeps a server busy that does not stand still. While it is, it counts as one that does.
-func (r *round) busy(f Fault, begin, end func(func()) step) []step {
-	after := func() {}
-	return []step{begin(func() {
-		if r.paused[f.server] > 0 {
-			return
-		}
-		if r.moving != nil {
-			r.moving() // or the move could not go on
-		}
-		r.paused[f.server]++
-		await := r.servers.busy(f.server, f.length)
-		after = func() {
-			await()
-			r.paused[f.server]--
-		}
-	}), end(func() { after() })}
+// finishMove ends the move of a slot, which could not go on while a server stands still.
+func (r *round) finishMove() {
+	if r.moving != nil {
+		r.moving()
+		r.moving = nil
+	}
 }
 
 // move moves the slot of a name, in two steps. One slot moves at a time, and none while
 // a server stands still.
-func (r *round) move(f Fault, random *rand.Rand, begin, end func(func()) step) []step {
-	finish := func() {
-		if r.moving != nil {
-			r.moving()
+func (r *round) move(random *rand.Rand) (undo func()) {
+	r.finishMove()
+	for _, n := range r.paused {
+		if n > 0 {
+			return nil
 		}
 	}
-	return []step{begin(func() {
-		finish()
-		for _, n := range r.paused {
-			if n > 0 {
-				return
-			}
-		}
-		all := r.names()
-		done := r.servers.move(all[random.IntN(len(all))], random)
-		r.moving = func() { done(); r.moving = nil }
-	}), end(finish)}
+	all := r.names()
+	r.moving = r.servers.move(all[random.IntN(len(all))], random)
+	return r.finishMove
 }
 
 // tending is what an operator does all the time.
@@ -152,109 +147,74 @@ func (r *round) tending(length time.Duration) (all []step) {
 	return all
 }
 
-// storm cuts half of the connections again and again.
-func (r *round) storm(f Fault, random *rand.Rand, begin func(func()) step) []step {
-	cut := func() {
-		if r.paused[f.server] == 0 {
-			r.servers.cut(f.server, random)
+// onTheWay begins a fault between a worker and its servers, or one of them.
+func (r *round) onTheWay(f Fault, random *rand.Rand) (undo func()) {
+	direction := faults.Direction(1 + random.IntN(3))
+	rate, share, half := 500+random.IntN(5000), random.Float64()/2, random.IntN(2) == 0
+	switch f.What {
+	case cut:
+		return r.eachWay(f, (*faults.Proxy).Reset, nil)
+	case drop:
+		return r.eachWay(f, func(p *faults.Proxy) { p.Drop(direction) }, func(p *faults.Proxy) { p.Drop(0) })
+	case delay:
+		return r.eachWay(f, func(p *faults.Proxy) { p.Delay(faults.ToClient, f.by) }, func(p *faults.Proxy) { p.Delay(faults.Both, 0) })
+	case slow:
+		return r.eachWay(f, func(p *faults.Proxy) { p.Slow(direction, rate) }, func(p *faults.Proxy) { p.Slow(faults.Both, 0) })
+	case lossy:
+		return r.eachWay(f, func(p *faults.Proxy) { p.Lossy(direction, share) }, func(p *faults.Proxy) { p.Lossy(faults.Both, 0) })
+	case late:
+		return r.late(f, f.by, half, func(p *faults.Proxy) func() { return p.Late("", f.by) })
+	case twice:
+		by := f.by
+		if half {
+			by = 0
 		}
+		return r.late(f, by, false, func(p *faults.Proxy) func() { return p.Twice("EVALSHA", by) })
 	}
-	all := []step{begin(cut)}
-	for at := f.from; at < f.from+f.length; at += 20*time.Millisecond + below(random, 60*time.Millisecond) {
-		all = append(all, step{at: at, do: cut})
+	links := r.links(f)
+	if len(links) == 0 {
+		return nil
+	}
+	link := links[random.IntN(len(links))]
+	link.Stall(direction)
+	return link.Resume
+}
+
+// eachWay begins a fault on each way that it concerns.
+func (r *round) eachWay(f Fault, begin, end func(*faults.Proxy)) (undo func()) {
+	for _, p := range r.waysOf(f.worker, f.server) {
+		begin(p)
+	}
+	if end == nil {
+		return nil
+	}
+	return func() { _ = r.eachWay(f, end, nil) }
+}
+
+// links are the connections that a fault concerns.
+func (r *round) links(f Fault) (all []*faults.Link) {
+	for _, p := range r.waysOf(f.worker, f.server) {
+		all = append(all, p.Links()...)
 	}
 	return all
 }
 
-// onTheWay is a fault between a worker and its servers, or one of them.
-func (r *round) onTheWay(f Fault, random *rand.Rand, begin, end func(func()) step) []step {
-	ways := func() []*faults.Proxy { return r.waysOf(f.worker, f.server) }
-	each := func(do func(*faults.Proxy)) func() {
-		return func() {
-			for _, p := range ways() {
-				do(p)
-			}
-		}
-	}
-	direction := faults.Direction(1 + random.IntN(3))
-	switch f.What {
-	case cut:
-		return []step{begin(each((*faults.Proxy).Reset))}
-	case drop:
-		return []step{begin(each(func(p *faults.Proxy) { p.Drop(direction) })), end(each(func(p *faults.Proxy) { p.Drop(0) }))}
-	case delay:
-		return []step{
-			begin(each(func(p *faults.Proxy) { p.Delay(faults.ToClient, f.by) })),
-			end(each(func(p *faults.Proxy) { p.Delay(faults.Both, 0) })),
-		}
-	case slow:
-		rate := 500 + random.IntN(5000)
-		return []step{begin(each(func(p *faults.Proxy) { p.Slow(direction, rate) })), end(each(func(p *faults.Proxy) { p.Slow(faults.Both, 0) }))}
-	case lossy:
-		share := random.Float64() / 2
-		return []step{begin(each(func(p *faults.Proxy) { p.Lossy(direction, share) })), end(each(func(p *faults.Proxy) { p.Lossy(faults.Both, 0) }))}
-	case late:
-		return r.late(ways, f, random, begin, end)
-	case twice:
-		return r.twice(ways, f, random, begin, end)
-	}
-	var link *faults.Link // stall
-	return []step{begin(func() {
-		var links []*faults.Link
-		for _, p := range ways() {
-			links = append(links, p.Links()...)
-		}
-		if len(links) > 0 {
-			link = links[random.IntN(len(links))]
-			link.Stall(direction)
-		}
-	}), end(func() {
-		if link != nil {
-			link.Resume()
-		}
-	})}
-}
-
-// late makes what a worker sends arrive late, and half of the times has it give
-// up before.
-func (r *round) late(ways func() []*faults.Proxy, f Fault, random *rand.Rand, begin, end func(func()) step) []step {
+// late makes what a worker sends arrive late or a second time. A worker that gives up loses its
+// connections before.
+func (r *round) late(f Fault, by time.Duration, givesUp bool, add func(*faults.Proxy) (remove func())) (undo func()) {
 	var removes []func()
-	givesUp := random.IntN(2) == 0
-	return []step{begin(func() {
-		for _, p := range ways() {
-			removes = append(removes, p.Late("", f.by))
-		}
-	}), end(func() {
-		r.lateUntil = max(r.lateUntil, history.Now()+f.by)
-		for _, remove := range removes {
-			remove()
-		}
-		for _, p := range ways() {
-			for _, l := range p.Links() {
-				if givesUp {
-					l.ResetClient()
-				}
-			}
-		}
-	})}
-}
-
-// twice makes the scripts that a worker sends arrive a second time, half of the times
-// at once.
-func (r *round) twice(ways func() []*faults.Proxy, f Fault, random *rand.Rand, begin, end func(func()) step) []step {
-	by := f.by
-	if random.IntN(2) == 0 {
-		by = 0
+	for _, p := range r.waysOf(f.worker, f.server) {
+		removes = append(removes, add(p))
 	}
-	var removes []func()
-	return []step{begin(func() {
-		for _, p := range ways() {
-			removes = append(removes, p.Twice("EVALSHA", by))
-		}
-	}), end(func() {
+	return func() {
 		r.lateUntil = max(r.lateUntil, history.Now()+by)
 		for _, remove := range removes {
 			remove()
 		}
-	})}
+		if givesUp {
+			for _, l := range r.links(f) {
+				l.ResetClient()
+			}
+		}
+	}
 }
