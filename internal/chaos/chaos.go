@@ -61,10 +61,7 @@ func Engines() []string { return slices.Sorted(maps.Keys(kinds)) }
 // KnownFaults returns the faults of the engine: those after which it promises one holder, and those
 // of which its page says that they can lead to two.
 func (c Config) KnownFaults() (safe, unsafe []string) {
-	k := kinds[c.Engine]
-	if c.Own != nil {
-		k = c.Own.kind()
-	}
+	k := c.kind()
 	return unique(k.safe), unique(k.unsafe)
 }
 
@@ -86,17 +83,15 @@ type Arena struct {
 
 // NewArena starts the servers. They end with t.
 func NewArena(t hosttest.TB, c Config) *Arena {
-	t.Helper()
 	c.Workers, c.Twins, c.TTL = cmp.Or(c.Workers, 5), cmp.Or(c.Twins, defaultTwins), cmp.Or(c.TTL, time.Second)
 	c.Hunting = c.Hunting || c.Sabotage != ""
 	if c.Live == nil {
 		c.Live = &Live{}
 	}
 	a := &Arena{Config: c, t: t, last: map[string]history.Acquisition{}, ways: make([][]*faults.Proxy, c.Workers)}
-	if c.Own != nil {
-		a.kind = c.Own.kind()
-	} else {
-		a.kind = kinds[c.Engine]
+	a.kind = c.kind()
+	if c.Own == nil {
+		a.Own = &Own{Name: c.Engine}
 		a.servers = a.kind.start(t)
 	}
 	if a.servers.known == nil {
@@ -122,8 +117,12 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 	return a
 }
 
-// kind is that of an engine whose servers are left alone.
-func (o *Own) kind() kind {
+// kind is that of the engine.
+func (c Config) kind() kind {
+	if c.Engine != "" {
+		return kinds[c.Engine]
+	}
+	o := c.Own
 	k := kind{safe: network, extra: o.extra}
 	if slices.Contains([]string{"redis", "redis+sentinel", "redis+cluster", "redlock"}, o.Name) { // without TLS
 		k.safe = append([]string{twice}, network...)
@@ -184,8 +183,7 @@ func (a *Arena) known(worker int) known {
 
 // open opens the engine without any fault on the way.
 func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
-	a.t.Helper()
-	if a.Own != nil {
+	if a.Engine == "" {
 		engine, end, err := a.Own.Open(ctx, a.Own.URL, nil)
 		if err != nil {
 			a.t.Fatal(err)
@@ -205,14 +203,6 @@ func (a *Arena) initialise() {
 	if err := cmp.Or(engine.(interface{ Init(context.Context) error }).Init(a.t.Context()), end()); err != nil {
 		a.t.Fatal(err)
 	}
-}
-
-// names are those of all locks.
-func (a *Arena) names() []string {
-	if a.Own != nil {
-		return names(a.Own.Names, a.Twins)
-	}
-	return names("", a.Twins)
 }
 
 // tempo is that of storms of faults, or where something is to be found, that of faults each of which

@@ -15,7 +15,6 @@ import (
 
 // startCluster starts a Cluster of masters. Nobody calls one dead that stands still.
 func startCluster(t hosttest.TB) servers {
-	t.Helper()
 	c := redistest.StartRedisCluster(t, 3, append([]string{"--cluster-node-timeout", "60000"}, durable...)...)
 	s := redisServers(t, c.Nodes())
 	crash := s.crash

@@ -26,16 +26,10 @@ type member struct {
 
 // launch starts a worker in its lane. It ends with the round.
 func (r *round) launch(worker int) {
-	r.t.Helper()
 	r.births++
 	j := job{
-		Kind: r.Engine, Known: known{TTL: r.TTL}, Twins: r.Twins, Worker: lane(worker), Process: fmt.Sprintf("%s-%d", lane(worker), r.births),
+		Kind: r.Engine, Known: r.known(worker), URL: r.Own.URL, Names: r.Own.Names, Twins: r.Twins, Worker: lane(worker), Process: fmt.Sprintf("%s-%d", lane(worker), r.births),
 		Dir: r.dir, Seed: r.seed<<16 + r.births, Sabotage: r.Sabotage,
-	}
-	if r.Own != nil {
-		j.URL, j.Names = r.Own.URL, r.Own.Names
-	} else {
-		j.Known = r.known(worker)
 	}
 	if r.Rate > 0 {
 		j.Pause = time.Duration(float64(r.Workers*hands) / r.Rate * float64(time.Second))
@@ -97,7 +91,6 @@ func (m *member) wait() error {
 // awaitWorkers returns when each worker has had a lock: on a busy machine some start so late that
 // all of the faults would be over.
 func (r *round) awaitWorkers() {
-	r.t.Helper()
 	patience := time.After(time.Minute)
 	for worker, m := range r.crew {
 		select {
@@ -128,7 +121,6 @@ func (r *round) killAll() {
 // over, and has them end in order then: they leave nothing behind. It returns false if the round is
 // to end early. The workers, of which some may have started this moment, still run then.
 func (r *round) endInOrder() bool {
-	r.t.Helper()
 	if !r.sleep(history.Now() + 2*r.TTL + r.extra()) {
 		return false
 	}
@@ -138,34 +130,19 @@ func (r *round) endInOrder() bool {
 	for _, m := range r.crew {
 		m.signal(syscall.SIGTERM)
 	}
-	for worker := range r.crew {
-		r.awaitEnd(worker)
+	for worker, m := range r.crew {
+		patience := time.AfterFunc(30*time.Second, func() { m.signal(syscall.SIGABRT) }) // it prints what it is doing
+		if err := m.wait(); err != nil {
+			r.t.Errorf("seed %d: worker %d has not ended in order within 30 s: %v", r.seed, worker, err)
+		}
+		patience.Stop()
+		r.crew[worker] = nil
 	}
 	return true
 }
 
-// awaitEnd returns when a worker has ended by itself.
-func (r *round) awaitEnd(worker int) {
-	r.t.Helper()
-	m := r.crew[worker]
-	ended := make(chan error, 1)
-	go func() { ended <- m.wait() }() // ends with the worker
-	select {
-	case err := <-ended:
-		if err != nil {
-			r.t.Errorf("seed %d: worker %d has not ended in order: %v", r.seed, worker, err)
-		}
-	case <-time.After(30 * time.Second):
-		m.signal(syscall.SIGABRT) // it prints what it is doing
-		<-ended
-		r.t.Errorf("seed %d: worker %d has not ended in 30 s", r.seed, worker)
-	}
-	r.crew[worker] = nil
-}
-
 // kill ends a worker as kill -9 does. One that has ended by itself is a failure.
 func (r *round) kill(worker int) {
-	r.t.Helper()
 	m := r.crew[worker]
 	if m == nil {
 		return // it has ended
@@ -176,7 +153,9 @@ func (r *round) kill(worker int) {
 	if s, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signal() != syscall.SIGKILL {
 		r.t.Errorf("seed %d: worker %d has ended by itself: %v", r.seed, worker, m.cmd.ProcessState)
 	}
-	r.deaths = append(r.deaths, history.Event{At: history.Now(), Worker: lane(worker), Kind: history.Death})
+	if err := r.deaths.Write(history.Event{Worker: lane(worker), Kind: history.Death}); err != nil {
+		r.t.Errorf("seed %d: %v", r.seed, err)
+	}
 }
 
 // wayTo returns the way of a worker to an address that is not one of a server that was started.

@@ -20,7 +20,6 @@ import (
 // trying. It returns which name took longest, how long, and how long it may take: what is left of
 // locks, and what this machine is late, which is no fault of the engine.
 func (r *round) awaitFree(left time.Duration) (slowest string, took, bound time.Duration) {
-	r.t.Helper()
 	dead := history.Now()
 	engine, end := r.open(context.Background())
 	defer func() { _ = end() }()
@@ -29,7 +28,7 @@ func (r *round) awaitFree(left time.Duration) (slowest string, took, bound time.
 	defer cancel()
 	late, stop := lateness(ctx)
 	var all sync.WaitGroup
-	names := r.names()
+	names := names(r.Own.Names, r.Twins)
 	after := make([]time.Duration, len(names))
 	for i, name := range names {
 		all.Go(func() {
@@ -71,13 +70,8 @@ func acquire(ctx context.Context, locks *fencelock.Locker, name string, wait boo
 
 // awaitNothing waits until no holder and no waiter is listed any more.
 func (r *round) awaitNothing(ctx context.Context, locks driver.Lister) {
-	r.t.Helper()
-	prefix := ""
-	if r.Own != nil {
-		prefix = r.Own.Names
-	}
 	for {
-		left, err := locks.List(ctx, driver.Query{Prefix: prefix, Scan: true})
+		left, err := locks.List(ctx, driver.Query{Prefix: r.Own.Names, Scan: true})
 		left = slices.DeleteFunc(left, func(s fencelock.Status) bool { return len(s.Holders)+len(s.Waiters) == 0 })
 		switch {
 		case err != nil:

@@ -4,8 +4,9 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"runtime"
 	"sync"
 )
 
@@ -16,64 +17,38 @@ type host struct {
 
 	mu       sync.Mutex // guards the rest
 	cleanups []func()
-	errs     []string
+	errs     []error
 }
 
-// fatal is the value with which Fatal panics.
-type fatal struct{ text string }
-
-// An Error says why a run could not go on.
-type Error struct{ text string }
-
-// Error returns the reason.
-func (e *Error) Error() string { return e.text }
-
-// on calls f with a host, and ends all that f has started. Its error is an *Error, or that of f.
-func on(f func(h *host) error) (err error) {
+// on calls f with a host, and ends all that f has started. Its error is what f gave to Fatal, or the
+// failures.
+func on(f func(h *host)) error {
 	h := &host{}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if err == nil && len(h.errs) > 0 {
-			err = &Error{strings.Join(h.errs, "; ")}
-		}
+	done := make(chan struct{})
+	go func() { // ends with f, or as soon as that has called Fatal
+		defer close(done)
+		defer h.end()
+		f(h)
 	}()
-	defer h.end()
-	return h.protect(func() error { return f(h) })
+	<-done
+	return errors.Join(h.errs...)
 }
 
-// protect calls f, and returns what it gave to Fatal.
-func (h *host) protect(f func() error) (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case fatal:
-			err = &Error{p.text}
-		default:
-			panic(p)
-		}
-	}()
-	return f()
-}
-
-// end does what Cleanup was given.
+// end does what Cleanup was given, also if some of it ends the goroutine by Fatal.
 func (h *host) end() {
 	h.cancel()
-	for {
-		h.mu.Lock()
-		n := len(h.cleanups)
-		if n == 0 {
-			h.mu.Unlock()
-			return
-		}
-		last := h.cleanups[n-1]
-		h.cleanups = h.cleanups[:n-1]
+	h.mu.Lock()
+	n := len(h.cleanups)
+	if n == 0 {
 		h.mu.Unlock()
-		if err := h.protect(func() error { last(); return nil }); err != nil {
-			h.Error(err)
-		}
+		return
 	}
+	last := h.cleanups[n-1]
+	h.cleanups = h.cleanups[:n-1]
+	h.mu.Unlock()
+	defer h.end()
+	last()
 }
 
 func (h *host) Helper()                  {}
@@ -93,14 +68,16 @@ func (h *host) Failed() bool {
 	return len(h.errs) > 0
 }
 
-func (h *host) Error(args ...any) {
+func (h *host) Errorf(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.errs = append(h.errs, strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+	h.errs = append(h.errs, fmt.Errorf(format, args...))
 }
 
-func (h *host) Errorf(format string, args ...any) { h.Error(fmt.Sprintf(format, args...)) }
+func (h *host) Fatalf(format string, args ...any) {
+	h.Errorf(format, args...)
+	runtime.Goexit()
+}
 
-func (h *host) Fatal(args ...any) { panic(fatal{strings.TrimSuffix(fmt.Sprintln(args...), "\n")}) }
-
-func (h *host) Fatalf(format string, args ...any) { h.Fatal(fmt.Sprintf(format, args...)) }
+func (h *host) Error(args ...any) { h.Errorf("%s", fmt.Sprint(args...)) }
+func (h *host) Fatal(args ...any) { h.Fatalf("%s", fmt.Sprint(args...)) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -29,17 +28,29 @@ func (f Fault) String() string {
 // end is when the fault itself is over. What it has delayed may arrive later.
 func (f Fault) end() time.Duration { return f.from + f.length }
 
-func (f Fault) text() string {
-	s := f.What
+const allServers = "all servers"
+
+// at is the server that all workers feel the fault of, or "" if one worker feels it.
+func (f Fault) at() string {
 	switch {
 	case slices.Contains([]string{promote, split, move}, f.What):
+		return allServers
 	case slices.Contains(everybodys, f.What):
-		s += fmt.Sprintf(" of server %d", f.server)
-	default:
+		return fmt.Sprintf("server %d", f.server)
+	}
+	return ""
+}
+
+func (f Fault) text() string {
+	s := f.What
+	switch server := f.at(); {
+	case server == "":
 		s += fmt.Sprintf(" of worker %d", f.worker)
 		if f.server >= 0 && !slices.Contains(processes, f.What) {
 			s += fmt.Sprintf(" at server %d", f.server)
 		}
+	case server != allServers:
+		s += " of " + server
 	}
 	if f.by != 0 { // late, delay, twice, clock, back
 		s += fmt.Sprintf(" by %v", f.by.Round(time.Millisecond))
@@ -142,10 +153,4 @@ type step struct {
 	at   time.Duration
 	do   func()
 	ends bool // a fault that has begun, if it has
-}
-
-// inOrder sorts steps by the time at which they are to be done.
-func inOrder(steps []step) []step {
-	sort.SliceStable(steps, func(i, j int) bool { return steps[i].at < steps[j].at })
-	return steps
 }

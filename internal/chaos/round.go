@@ -3,12 +3,10 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -18,9 +16,10 @@ import (
 )
 
 const (
-	closedFor     = 10              // TTLs: how long a lock that is wanted may have no holder, without a fault
-	closedHunting = 3               // the same in the short rounds in which something is to be found
-	search        = 2 * time.Second // for an order in which the locks could have been granted
+	closedFor     = 10               // TTLs: how long a lock that is wanted may have no holder, without a fault
+	closedHunting = 3                // the same in the short rounds in which something is to be found
+	closedSlack   = 10 * time.Second // how late a machine may be beyond what it was measured to be
+	search        = 2 * time.Second  // for an order in which the locks could have been granted
 )
 
 // A round is one plan, carried out.
@@ -32,7 +31,7 @@ type round struct {
 	origin time.Duration
 	crew   []*member
 	births uint64
-	deaths []history.Event // of workers
+	deaths *history.Writer // of workers
 	paused map[int]int     // servers that stand still, by how many faults
 	moving func()          // ends the move of a slot; nil if there is none
 	done   []Fault         // as they happened
@@ -46,15 +45,12 @@ type Outcome struct {
 	Length  time.Duration
 	History *history.History // judged
 	Faults  []Fault          // as they happened
-	Orderly bool             // all workers have ended in order, after a while without a fault
 	Free    time.Duration    // after the end of all workers, until every name could be had; 0 if that was not tried
-	Slowest string           // the name that took longest
 	Bound   time.Duration    // what that may be
 }
 
 // Round carries out a plan and judges what came of it. If ctx ends, the round ends early, in order.
 func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length time.Duration) *Outcome {
-	a.t.Helper()
 	runtime.LockOSThread() // the kernel kills the workers when the thread that made them ends
 	defer runtime.UnlockOSThread()
 	dir, err := os.MkdirTemp(hosttest.DataRoot(), "fencelock-chaos-")
@@ -62,28 +58,46 @@ func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length t
 		a.t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	r := &round{Arena: a, ctx: ctx, dir: dir, seed: seed, paused: map[int]int{}, crew: make([]*member, a.Workers)}
+	deaths, err := history.Create(dir, "")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer deaths.Close()
+	r := &round{Arena: a, ctx: ctx, dir: dir, deaths: deaths, seed: seed, paused: map[int]int{}, crew: make([]*member, a.Workers)}
 	defer r.killAll()
 	for i := range a.Workers {
 		r.launch(i)
 	}
 	r.awaitWorkers()
 	r.origin = history.Now()
+	if err := deaths.Write(history.Event{At: r.origin, Kind: history.Start}); err != nil {
+		a.t.Fatal(err)
+	}
 	r.carryOut(faults, length)
 	if a.servers.settle != nil && ctx.Err() == nil {
 		a.servers.settle()
 	}
 	o := &Outcome{Seed: seed, Length: min(length, history.Now()-r.origin), Faults: r.done}
-	o.Orderly = (sabotages[a.Sabotage].orderly || !a.Hunting && seed%2 == 0) && r.endInOrder()
+	orderly := (sabotages[a.Sabotage].orderly || !a.Hunting && seed%2 == 0) && r.endInOrder()
 	r.killAll()
-	if ctx.Err() == nil && (!a.Hunting || o.Orderly) {
+	slowest := ""
+	if ctx.Err() == nil && (!a.Hunting || orderly) {
 		left := a.TTL + a.extra() + time.Second // of locks whose holders have died
-		if o.Orderly {
+		if orderly {
 			left = minimumOf(a.TTL) + a.TTL/4
 		}
-		o.Slowest, o.Free, o.Bound = r.awaitFree(left)
+		slowest, o.Free, o.Bound = r.awaitFree(left)
 	}
 	r.judge(o)
+	slack := closedSlack
+	if a.Hunting {
+		slack = 0
+	}
+	if o.Free > o.Bound+slack {
+		text := fmt.Sprintf("%s was closed for %v after the end of all workers (in order: %t); the bound is %v", slowest, o.Free.Round(time.Microsecond), orderly, o.Bound+slack)
+		o.History.Violations = append(o.History.Violations, history.Violation{Rule: history.ClosedName, Name: slowest, At: o.Length, Text: text})
+	}
+	r.Live.Violations.Add(int64(len(o.History.Violations)))
 	return o
 }
 
@@ -93,8 +107,9 @@ func (r *round) carryOut(faults []Fault, length time.Duration) {
 	for _, f := range faults {
 		steps = append(steps, r.steps(f)...)
 	}
-	steps = append(steps, r.tending(length)...)
-	for _, s := range inOrder(append(steps, step{at: length, do: func() {}})) {
+	steps = append(append(steps, r.tending(length)...), step{at: length, do: func() {}})
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	for _, s := range steps {
 		if r.sleep(r.origin+s.at) || s.ends {
 			s.do()
 		}
@@ -132,18 +147,18 @@ func (r *round) twoHolders() bool {
 
 // judge reads what the workers have recorded.
 func (r *round) judge(o *Outcome) {
-	r.t.Helper()
-	h, err := r.read()
+	h, err := history.Read(r.dir)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	h.Engine, h.Seed, h.TTL, h.Length = r.Engine, r.seed, r.TTL, o.Length
+	h.Engine, h.Seed, h.TTL, h.Length = r.Own.Name, r.seed, r.TTL, o.Length
 	h.Started = time.Now().Add(r.origin - history.Now())
-	if r.Own != nil {
-		h.Engine = r.Own.Name
-	}
 	for _, f := range r.done {
-		h.Faults = append(h.Faults, r.recorded(f))
+		as := history.Fault{What: f.What, From: f.from, To: f.end() + max(f.by, 0), Text: f.text(), Server: f.at()}
+		if as.Server == "" {
+			as.Workers = []string{lane(f.worker)}
+		}
+		h.Faults = append(h.Faults, as)
 	}
 	exact := slices.Clone(h.Faults)
 	// A server that has restarted may have to wait, and a grant that a worker did not receive closes
@@ -171,35 +186,4 @@ func (r *round) judge(o *Outcome) {
 	}
 	h.Acquisitions, h.Faults = h.Acquisitions[:n], exact
 	o.History = h
-	r.Live.Violations.Add(int64(len(h.Violations)))
-}
-
-// read joins what was recorded.
-func (r *round) read() (*history.History, error) {
-	file, err := os.Create(filepath.Join(r.dir, "harness.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	lines := json.NewEncoder(file)
-	for _, e := range append(r.deaths, history.Event{At: r.origin, Kind: history.Start}) {
-		err = errors.Join(err, lines.Encode(e))
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	return history.Read(r.dir)
-}
-
-// recorded is a fault as histories have it.
-func (r *round) recorded(f Fault) history.Fault {
-	all := history.Fault{What: f.What, From: f.from, To: f.end() + max(f.by, 0), Text: f.text()}
-	switch {
-	case f.What == promote || f.What == split || f.What == move:
-		all.Server = "all servers"
-	case slices.Contains(everybodys, f.What):
-		all.Server = fmt.Sprintf("server %d", f.server)
-	default:
-		all.Workers = []string{lane(f.worker)}
-	}
-	return all
 }

@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -17,7 +16,6 @@ const (
 	roundLength   = 20 * time.Second // at most
 	huntLength    = 4 * time.Second  // of a round in which something is to be found
 	shortest      = time.Second      // of a round
-	closedSlack   = 10 * time.Second // how late a machine may be beyond what it was measured to be
 	mostReplays   = 32               // of the faults of a violation
 	mostShrinking = 3 * time.Minute  // for all replays
 	replaySearch  = 3                // replays for a violation to occur again, before it counts as one that does not
@@ -57,12 +55,9 @@ func (r *Report) Violations() []history.Violation {
 // violation. Then it looks for fewer faults that show the violation. The report is not nil if a
 // round was carried out. An error says why the run could not go on.
 func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (report *Report, err error) {
-	err = on(func(h *host) error {
+	err = on(func(h *host) {
 		a := NewArena(h, c)
-		report = &Report{Engine: c.Engine, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}, Stats: history.Stats{Found: map[string]int{}}}
-		if c.Own != nil {
-			report.Engine = c.Own.Name
-		}
+		report = &Report{Engine: a.Own.Name, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}, Stats: history.Stats{Found: map[string]int{}}}
 		longest := roundLength
 		if a.Hunting {
 			longest = huntLength
@@ -73,13 +68,12 @@ func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (repo
 				break
 			}
 			faults := a.Plan(seed, left)
-			report.add(a.judged(ctx, seed, faults, left))
+			report.add(a.Round(ctx, seed, faults, left))
 			if v := report.Violations(); len(v) > 0 {
 				c.Live.Shrinking.Store(true)
 				report.Shrunk = a.shrink(ctx, seed, faults, v[0])
 			}
 		}
-		return nil
 	})
 	if report != nil && report.Last == nil {
 		report = nil
@@ -153,7 +147,7 @@ func (a *Arena) shrink(ctx context.Context, seed uint64, faults []Fault, v histo
 	defer cancel()
 	faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.from > v.At })
 	return shrink(ctx, faults, func(faults []Fault) (again bool) {
-		o := a.judged(ctx, seed, faults, max(v.At, 0)+a.TTL)
+		o := a.Round(ctx, seed, faults, max(v.At, 0)+a.TTL)
 		return slices.ContainsFunc(o.History.Violations, func(w history.Violation) bool { return w.Rule == v.Rule })
 	})
 }
@@ -186,23 +180,4 @@ func shrink(ctx context.Context, faults []Fault, replay func([]Fault) (again boo
 		}
 	}
 	return s
-}
-
-// judged carries out a round. A name that was closed for too long at its end is a violation.
-func (a *Arena) judged(ctx context.Context, seed uint64, faults []Fault, length time.Duration) *Outcome {
-	o := a.Round(ctx, seed, faults, length)
-	bound := o.Bound
-	if !a.Hunting {
-		bound += closedSlack
-	}
-	if o.Free > bound {
-		how := "the death of all workers"
-		if o.Orderly {
-			how = "all workers had ended in order"
-		}
-		v := history.Violation{Rule: history.ClosedName, Name: o.Slowest, At: o.Length, Text: fmt.Sprintf("%s was closed for %v after %s; the bound is %v", o.Slowest, o.Free.Round(time.Microsecond), how, bound.Round(time.Microsecond))}
-		o.History.Violations = append(o.History.Violations, v)
-		a.Live.Violations.Add(1)
-	}
-	return o
 }

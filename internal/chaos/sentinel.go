@@ -26,7 +26,6 @@ const (
 // startSentinel starts a master, a replica and their Sentinels. All but the workers
 // reach the first two through proxies, which isolate them.
 func startSentinel(t hosttest.TB, settings ...string) servers {
-	t.Helper()
 	fronts := map[*redistest.Redis]*faults.Proxy{}
 	w := redistest.StartSentinelBehind(t, sentinels, func(r *redistest.Redis) int {
 		p, err := faults.NewProxy(r.Addr())

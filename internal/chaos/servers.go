@@ -18,7 +18,6 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
-	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/fencelock/fencelock/redislock"
@@ -67,7 +66,6 @@ func (k known) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Conf
 }
 
 func startRedis(t hosttest.TB, n int, settings ...string) servers {
-	t.Helper()
 	var all []*redistest.Redis
 	for range n - 1 {
 		all = append(all, redistest.StartRedis(t, settings...))
@@ -157,7 +155,6 @@ func openRedlock(k known) (driver.Engine, error) {
 }
 
 func startPostgres(t hosttest.TB) servers {
-	t.Helper()
 	pg, clock := postgresWithClock(t, []string{"max_connections=400", "max_locks_per_transaction=10"})
 	s := servers{clock: clock}
 	s.addrs = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(pg.Port()))}
@@ -172,30 +169,33 @@ func startPostgres(t hosttest.TB) servers {
 		pg.Kill(t)
 		pg.Restart(t)
 	}
-	var admin *pgconn.PgConn // kept: in a storm a new connection takes too long
-	s.cut = func(int, *rand.Rand) {
+	var admin *pgconn.PgConn                 // kept: in a storm a new connection takes too long
+	ask := func(sql string) *pgconn.Result { // its rows are empty if the server is in any trouble
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if admin == nil || admin.IsClosed() {
 			admin, _ = pgconn.Connect(ctx, pg.DSN())
 		}
-		if admin != nil {
-			_ = admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`).Close()
+		if admin == nil {
+			return &pgconn.Result{}
 		}
+		return admin.ExecParams(ctx, sql, nil, nil, nil, nil).Read()
 	}
+	const clients = " FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() "
+	s.cut = func(int, *rand.Rand) { ask("SELECT pg_terminate_backend(pid)" + clients + "AND random() < 0.5") }
 	s.still = func() (thaw func()) {
-		pid := backend(t, pg)
-		if pid == 0 {
-			return func() {}
+		found := ask("SELECT pid" + clients + "ORDER BY random() LIMIT 1").Rows
+		if len(found) == 0 {
+			return nil
 		}
-		pg.FreezeBackend(t, pid)
-		return func() { pg.ThawBackend(t, pid) }
+		pid, _ := strconv.ParseUint(string(found[0][0]), 10, 32)
+		pg.FreezeBackend(t, uint32(pid))
+		return func() { pg.ThawBackend(t, uint32(pid)) }
 	}
 	s.fill = func() (empty func()) {
 		conn, err := pgconn.Connect(t.Context(), pg.DSN())
 		if err != nil {
-			return func() {}
+			return nil
 		}
 		// It fails when the table is full, and keeps what it has got.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -204,25 +204,6 @@ func startPostgres(t hosttest.TB) servers {
 		return func() { _ = conn.Close(t.Context()) }
 	}
 	return s
-}
-
-// backend returns a process that serves a client. The server may be in any trouble: then it returns
-// 0.
-func backend(t hosttest.TB, pg *pgtest.Postgres) (pid uint32) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	conn, err := pgconn.Connect(ctx, pg.DSN())
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	rows, err := conn.Exec(ctx, `SELECT pid FROM pg_stat_activity
-		WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`).ReadAll()
-	if err != nil || len(rows[0].Rows) == 0 {
-		return 0
-	}
-	n, _ := strconv.ParseUint(string(rows[0].Rows[0][0]), 10, 32)
-	return uint32(n)
 }
 
 func openPostgres(k known) (driver.Engine, error) {

@@ -125,7 +125,7 @@ func (r *round) move(random *rand.Rand) (undo func()) {
 			return nil
 		}
 	}
-	all := r.names()
+	all := names(r.Own.Names, r.Twins)
 	r.moving = r.servers.move(all[random.IntN(len(all))], random)
 	return r.finishMove
 }

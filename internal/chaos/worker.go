@@ -212,14 +212,7 @@ func (h *hand) wish() (w wish) {
 		w.names, w.length = []string{h.Names + longName}, h.below(5*ttl/2)
 		return w
 	}
-	switch h.rand.IntN(5) {
-	case 0:
-		w.length = 0
-	case 1:
-		w.length = h.below(50 * time.Millisecond)
-	default:
-		w.length = h.below(5 * time.Millisecond)
-	}
+	w.length = h.below([]time.Duration{1, 50 * time.Millisecond, 5 * time.Millisecond}[min(h.rand.IntN(5), 2)])
 	kind := plainName
 	switch n := h.rand.IntN(12); {
 	case n < 4:
@@ -239,10 +232,7 @@ func (h *hand) wish() (w wish) {
 			w.opts.Shared, w.opts.Limit = true, 2
 		}
 	}
-	twin := h.rand.IntN(2 * h.Twins)
-	if twin >= h.Twins {
-		twin = 0 // one of them is sought after
-	}
+	twin := max(h.rand.IntN(2*h.Twins)-h.Twins, 0) // the first is sought after
 	w.names = []string{fmt.Sprint(h.Names+kind, twin)}
 	if kind != minimumName && h.rand.IntN(6) == 0 { // a set of two
 		w.names = append(w.names, fmt.Sprint(h.Names+kind, (twin+1)%h.Twins))

@@ -37,10 +37,6 @@ const (
 	roundLength   = 20 * time.Second // at most
 	shortLength   = 6 * time.Second  // of the only round where nobody asked for more
 	plantedLength = 4 * time.Second  // of a round in which something is to be found
-
-	// allowance is what a short round adds to how long a name may be had by nobody: it runs
-	// beside all other tests, and what the machine is late then can hardly be measured.
-	allowance = 10 * time.Second
 )
 
 func TestNemesis(t *testing.T) {
@@ -127,10 +123,6 @@ func TestPlanted(t *testing.T) {
 					t.Logf("found in round %d: %v", seed, o.History.Expected[0])
 					return
 				}
-				if o.Free > o.Bound {
-					t.Logf("found in round %d: a name was closed for %v by nobody", seed, o.Free)
-					return
-				}
 			}
 			t.Error("the nemesis has not found it")
 		})
@@ -162,16 +154,8 @@ func report(t *testing.T, o *chaos.Outcome) {
 	for _, v := range h.Violations[:min(3, len(h.Violations))] {
 		t.Errorf("%v\n%s", v, around(h, v))
 	}
-	bound := o.Bound
-	if o.Length <= shortLength {
-		bound += allowance
-	}
-	if o.Free > bound {
-		how := "the death of all"
-		if o.Orderly {
-			how = "all had ended in order"
-		}
-		t.Errorf("%v after %s a name was still not to be had; %v would do", o.Free, how, bound)
+	if o.Free > o.Bound && o.Length > shortLength { // a short round runs beside other tests
+		t.Errorf("%v after the end of all workers a name was still not to be had; %v would do", o.Free, o.Bound)
 	}
 	if len(h.Acquisitions) == 0 {
 		t.Error("nobody got a lock")
