@@ -64,7 +64,7 @@ func (f *fleet) start(t *testing.T, args ...string) *instance {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	args = append([]string{"-listen", i.api, "-admin", i.admin, "-redis", f.redis.Addr(), "-ttl", "2500ms", "-charge", "60ms", "-report", "2s", "-late", "3s", "-drain", "1s"}, args...)
+	args = append([]string{"-listen", i.api, "-admin", i.admin, "-redis", f.redis.Addr(), "-ttl", "5s", "-charge", "60ms", "-report", "2s", "-late", "3s", "-drain", "1s"}, args...)
 	i.cmd = exec.Command(f.program, args...)
 	i.cmd.Stderr = log
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
