@@ -19,6 +19,7 @@
 package chaostest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,14 +44,13 @@ type Run struct {
 // New returns a Run that ends with the test.
 func New(t testing.TB) *Run {
 	t.Helper()
-	r := &Run{Dir: t.TempDir(), t: t, processes: map[string]*Process{}}
-	file, err := history.Create(r.Dir, "")
+	dir := t.TempDir()
+	writer, err := history.Create(dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Close() })
-	r.writer = file
-	return r
+	t.Cleanup(func() { _ = writer.Close() })
+	return &Run{dir, t, writer, map[string]*Process{}}
 }
 
 // Await returns the history as soon as done returns true for it. It fails the test after a minute.
@@ -116,23 +116,15 @@ func Check(t testing.TB, rules history.Rules, files ...string) *history.History 
 	s := h.Stats()
 	t.Logf("%d acquisitions, %d losses, %d writes and %d refused ones, %d faults", s.Acquisitions, s.Losses, s.Accepted, s.Refused, len(h.Faults))
 	if t.Failed() {
-		keep(t, h)
+		file, err := os.Create(filepath.Join(t.ArtifactDir(), "history.jsonl"))
+		if err == nil {
+			err = errors.Join(h.Write(file), file.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
 	}
 	return h
-}
-
-// keep writes the history to the artifacts of the test.
-func keep(t testing.TB, h *history.History) {
-	t.Helper()
-	file, err := os.Create(filepath.Join(t.ArtifactDir(), "history.jsonl"))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer file.Close()
-	if err := h.Write(file); err != nil {
-		t.Error(err)
-	}
 }
 
 // A Proxy forwards the connections of a process to a server, and delays, loses, stalls, resets and

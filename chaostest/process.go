@@ -1,7 +1,7 @@
 package chaostest
 
 import (
-	"os"
+	"cmp"
 	"os/exec"
 	"time"
 
@@ -15,7 +15,7 @@ type Process struct {
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when the process has ended, and its death is recorded
 	err    error         // of its end; set before ended is closed
-	thawed func()        // ends the recorded fault of Freeze; nil unless it is frozen
+	thawed func()        // records the end of Freeze; further calls mean nothing
 }
 
 // Start starts a process of the service, which is killed at the end of the test. Worker is its lane
@@ -29,23 +29,13 @@ func (r *Run) Start(worker string, cmd *exec.Cmd) *Process {
 	if before := r.processes[worker]; worker == "" || before != nil && before.running() {
 		r.t.Fatalf("the name %q of a worker is empty, or that of a process that still runs", worker)
 	}
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
-	cmd.Env = append(cmd.Env, history.EnvDir+"="+r.Dir, history.EnvWorker+"="+worker)
-	if cmd.Stdout == nil {
-		cmd.Stdout = r.t.Output()
-	}
-	if cmd.Stderr == nil {
-		cmd.Stderr = r.t.Output()
-	}
-	if cmd.WaitDelay == 0 {
-		cmd.WaitDelay = time.Second // a process that it has started may keep its output open
-	}
+	cmd.Env = append(cmd.Environ(), history.EnvDir+"="+r.Dir, history.EnvWorker+"="+worker)
+	cmd.Stdout, cmd.Stderr = cmp.Or(cmd.Stdout, r.t.Output()), cmp.Or(cmd.Stderr, r.t.Output())
+	cmd.WaitDelay = cmp.Or(cmd.WaitDelay, time.Second) // a process that it has started may keep its output open
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	p := &Process{run: r, worker: worker, cmd: cmd, ended: make(chan struct{})}
+	p := &Process{run: r, worker: worker, cmd: cmd, ended: make(chan struct{}), thawed: func() {}}
 	go func() { // ends with the process
 		defer close(p.ended)
 		p.err = cmd.Wait()
@@ -69,7 +59,7 @@ func (p *Process) running() bool {
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.ended
-	p.endFreeze()
+	p.thawed()
 }
 
 // Wait returns when the process has ended, with the error of its end.
@@ -94,12 +84,5 @@ func (p *Process) Thaw() {
 	if err := p.cmd.Process.Signal(resume); err != nil {
 		p.run.t.Fatal(err)
 	}
-	p.endFreeze()
-}
-
-func (p *Process) endFreeze() {
-	if p.thawed != nil {
-		p.thawed()
-		p.thawed = nil
-	}
+	p.thawed()
 }

@@ -63,10 +63,16 @@ func (h *History) Judge(r Rules) {
 				slices.Sort(h.Undecided)
 			}
 		}
-		h.note(all)
+		for _, f := range all {
+			if r.TwoHolders && !f.always {
+				h.Expected = append(h.Expected, f.Violation)
+			} else {
+				h.Violations = append(h.Violations, f.Violation)
+			}
+		}
 	}
-	h.note(h.judgeWrites())
-	h.note(h.judgeClosed())
+	h.judgeWrites()
+	h.judgeClosed()
 	for _, e := range h.Wrong {
 		h.Violations = append(h.Violations, Violation{WrongError, e.Name, e.At, "", e.ID, e.Worker + ": " + e.Text})
 	}
@@ -77,19 +83,8 @@ func (h *History) Judge(r Rules) {
 	}
 }
 
-// note adds findings where they belong.
-func (h *History) note(all []finding) {
-	for _, f := range all {
-		if h.Rules.TwoHolders && !f.always {
-			h.Expected = append(h.Expected, f.Violation)
-		} else {
-			h.Violations = append(h.Violations, f.Violation)
-		}
-	}
-}
-
 // judgeClosed finds the stretches that are longer than the rules allow.
-func (h *History) judgeClosed() (found []finding) {
+func (h *History) judgeClosed() {
 	for _, s := range h.closed() {
 		rule, bound, text := ClosedName, h.Rules.Closed, "nobody held it"
 		if s.Died {
@@ -101,8 +96,7 @@ func (h *History) judgeClosed() (found []finding) {
 		}
 		if bound > 0 && s.Length() > bound {
 			text = fmt.Sprintf("%s from %v to %v: %s, and %s %s; the bound is %v", s.Name, s.From, s.To, text, s.By, how, bound)
-			found = append(found, finding{Violation{rule, s.Name, s.To, s.After, s.By, text}, true})
+			h.Violations = append(h.Violations, Violation{rule, s.Name, s.To, s.After, s.By, text})
 		}
 	}
-	return found
 }

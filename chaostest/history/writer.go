@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -29,15 +30,8 @@ func Create(dir, worker string) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{worker, file}
-	if worker == "" {
-		return w, nil
-	}
 	host, _ := os.Hostname() // without one the host is unknown
-	if err := w.Write(Event{Kind: Birth, Host: host}); err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return w, nil
+	return w, w.Write(Event{Kind: Birth, Host: host})
 }
 
 // FromEnv creates the file of this process where the environment says so. It returns nil if the
@@ -47,11 +41,8 @@ func FromEnv() (*Writer, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	worker := os.Getenv(EnvWorker)
-	if worker == "" {
-		worker = fmt.Sprintf("%s-%d", filepath.Base(os.Args[0]), os.Getpid())
-	}
-	return Create(dir, worker)
+	unnamed := fmt.Sprintf("%s-%d", filepath.Base(os.Args[0]), os.Getpid())
+	return Create(dir, cmp.Or(os.Getenv(EnvWorker), unnamed))
 }
 
 // Write appends an event with one write(2). If it has no time or worker, it gets the current time
@@ -60,12 +51,7 @@ func (w *Writer) Write(e Event) error {
 	if w == nil {
 		return nil
 	}
-	if e.At == 0 {
-		e.At = Now()
-	}
-	if e.Worker == "" {
-		e.Worker = w.worker
-	}
+	e.At, e.Worker = cmp.Or(e.At, Now()), cmp.Or(e.Worker, w.worker)
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err

@@ -8,17 +8,15 @@ import (
 )
 
 // judgeWrites finds writes that the resource should not have accepted, or refused.
-func (h *History) judgeWrites() (found []finding) {
+func (h *History) judgeWrites() {
 	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
 	for name, writes := range byName(h.Writes, func(w GuardedWrite) string { return w.Name }) {
-		found = append(found, lateWrites(writes)...)
-		found = append(found, wrongRefusals(writes, acquisitions[name])...)
+		h.Violations = slices.Concat(h.Violations, lateWrites(writes), wrongRefusals(writes, acquisitions[name]))
 	}
-	return found
 }
 
-func wrote(rule string, before, after GuardedWrite, format string, args ...any) finding {
-	return finding{Violation{rule, after.Name, after.At, before.ID, after.ID, fmt.Sprintf(format, args...)}, true}
+func wrote(rule string, before, after GuardedWrite, format string, args ...any) Violation {
+	return Violation{rule, after.Name, after.At, before.ID, after.ID, fmt.Sprintf(format, args...)}
 }
 
 func (w GuardedWrite) String() string {
@@ -28,7 +26,7 @@ func (w GuardedWrite) String() string {
 // lateWrites finds accepted writes with a smaller token than an earlier one. If the resource
 // numbers its writes, their order is known. Otherwise a write is earlier if it was over before the
 // other began.
-func lateWrites(writes []GuardedWrite) (all []finding) {
+func lateWrites(writes []GuardedWrite) (all []Violation) {
 	accepted := slices.DeleteFunc(slices.Clone(writes), func(w GuardedWrite) bool { return w.Refused })
 	numbered := !slices.ContainsFunc(accepted, func(w GuardedWrite) bool { return w.Value == 0 })
 	var uses []use
@@ -54,7 +52,7 @@ func lateWrites(writes []GuardedWrite) (all []finding) {
 
 // wrongRefusals finds refused writes before whose end no greater token was granted. Accepted writes
 // do not count: a process may die before it records one.
-func wrongRefusals(writes []GuardedWrite, acquisitions []Acquisition) (all []finding) {
+func wrongRefusals(writes []GuardedWrite, acquisitions []Acquisition) (all []Violation) {
 	for _, w := range writes {
 		greater := func(a Acquisition) bool { return a.Returned <= w.At && a.Token > w.Token }
 		if w.Refused && !slices.ContainsFunc(acquisitions, greater) {
