@@ -194,7 +194,7 @@ func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return engine, func() error { return closeEngine(engine) }
+	return engine, closing(engine)
 }
 
 // initialise declares the servers new.

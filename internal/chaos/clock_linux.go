@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"os/exec"
+	"time"
 
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
@@ -16,16 +17,16 @@ func newClock(t hosttest.TB) *hosttest.Clock {
 	return hosttest.NewClock(t)
 }
 
-func redisWithClock(t hosttest.TB, settings []string) (*redistest.Redis, setter) {
+func redisWithClock(t hosttest.TB, settings []string) (*redistest.Redis, func(time.Duration)) {
 	if c := newClock(t); c != nil {
-		return redistest.StartRedisBy(t, c, settings...), c
+		return redistest.StartRedisBy(t, c, settings...), c.Set
 	}
 	return redistest.StartRedis(t, settings...), nil
 }
 
-func postgresWithClock(t hosttest.TB, settings []string) (*pgtest.Postgres, setter) {
+func postgresWithClock(t hosttest.TB, settings []string) (*pgtest.Postgres, func(time.Duration)) {
 	if c := newClock(t); c != nil {
-		return pgtest.StartPostgresBy(t, c, settings...), c
+		return pgtest.StartPostgresBy(t, c, settings...), c.Set
 	}
 	return pgtest.StartPostgres(t, settings...), nil
 }

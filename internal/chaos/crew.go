@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -42,14 +43,9 @@ func (r *round) launch(worker int) {
 	m.cmd.Env = append(os.Environ(), envWorker+"=1")
 	m.cmd.Stderr = os.Stderr
 	m.cmd.SysProcAttr = tied()
-	var out io.ReadCloser
-	if m.in, err = m.cmd.StdinPipe(); err == nil {
-		out, err = m.cmd.StdoutPipe()
-	}
-	if err == nil {
-		err = m.cmd.Start()
-	}
-	if err != nil {
+	m.in, err = m.cmd.StdinPipe()
+	out, err2 := m.cmd.StdoutPipe()
+	if err := cmp.Or(err, err2, m.cmd.Start()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.crew[worker] = m
@@ -109,7 +105,7 @@ func (r *round) awaitWorkers() {
 func (r *round) killAll() {
 	for _, m := range r.crew {
 		if m != nil {
-			_ = m.cmd.Process.Kill()
+			m.signal(syscall.SIGKILL)
 		}
 	}
 	for worker := range r.crew {
@@ -147,7 +143,7 @@ func (r *round) kill(worker int) {
 	if m == nil {
 		return // it has ended
 	}
-	_ = m.cmd.Process.Kill()
+	m.signal(syscall.SIGKILL)
 	_ = m.wait()
 	r.crew[worker] = nil
 	if s, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signal() != syscall.SIGKILL {

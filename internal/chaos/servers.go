@@ -34,7 +34,7 @@ type servers struct {
 	cut    func(i int, r *rand.Rand)                   // ends about half of the connections
 	busy   func(i int, d time.Duration) (await func()) // Redis: runs a script for that long
 	flush  func(i int)                                 // Redis: deletes all data
-	clock  setter                                      // of the last server; nil if it cannot be set
+	clock  func(ahead time.Duration)                   // sets that of the last server; nil if it cannot be set
 
 	still func() (thaw func())  // PostgreSQL: stops what serves one of the connections
 	fill  func() (empty func()) // PostgreSQL: fills the lock table
@@ -46,9 +46,6 @@ type servers struct {
 	tend    func(i int)                                  // what an operator does for a server that runs, now and then
 	settle  func()                                       // waits until all servers serve
 }
-
-// A setter is a wall clock of servers. It is a *hosttest.Clock.
-type setter interface{ Set(ahead time.Duration) }
 
 // known is how a client knows the servers, and the way that it takes to each.
 type known struct {

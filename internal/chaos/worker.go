@@ -93,14 +93,15 @@ func (j job) open(ctx context.Context, w *wire, open Opener) (driver.Engine, fun
 		return open(ctx, j.URL, w.dial)
 	}
 	engine, err := kinds[j.Kind].open(j.Known)
-	return engine, func() error { return closeEngine(engine) }, err
+	return engine, closing(engine), err
 }
 
-func closeEngine(e driver.Engine) error {
+// closing returns what closes an engine.
+func closing(e driver.Engine) func() error {
 	if c, ok := e.(interface{ Close() error }); ok {
-		return c.Close()
+		return c.Close
 	}
-	return nil
+	return func() error { return nil }
 }
 
 // A hand is a goroutine that takes one lock after the other.

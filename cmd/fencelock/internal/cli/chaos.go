@@ -160,9 +160,9 @@ func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp
 	if !config.Shows() {
 		return &misuse{error: fmt.Errorf("chaos: --sabotage %s is about leases, and locks on files have none", c.Sabotage)}
 	}
-	line := newChaosLine(a, config.Live)
+	stop := showChaos(a, config.Live)
 	report, failed := chaos.Run(ctx, config, c.Seed, c.For)
-	line.stop()
+	stop()
 	if cleanUp != nil {
 		failed = cmp.Or(failed, cleanUp())
 	}

@@ -15,56 +15,46 @@ import (
 	"github.com/fencelock/fencelock/internal/chaos"
 )
 
-// chaosLine shows how far a run is: on a terminal in a line that is updated, elsewhere in a line of
-// the log now and then.
-type chaosLine struct {
-	app   *app
-	run   *chaos.Live
-	began time.Time
-	done  chan struct{} // closed by stop
-	over  sync.WaitGroup
-}
-
 const chaosLogEvery = 10 * time.Second
 
-// newChaosLine starts the line. The caller must call stop.
-func newChaosLine(a *app, run *chaos.Live) *chaosLine {
-	l := &chaosLine{app: a, run: run, began: time.Now(), done: make(chan struct{})}
-	l.over.Go(l.show) // ends at stop
-	return l
-}
-
-func (l *chaosLine) stop() {
-	close(l.done)
-	l.over.Wait()
-}
-
-func (l *chaosLine) show() {
-	live, every := isTTY(l.app.stderr) && !dumb(), chaosLogEvery
+// showChaos shows how far a run is: on a terminal in a line that is updated, elsewhere in a line of
+// the log now and then. The caller must call stop.
+func showChaos(a *app, run *chaos.Live) (stop func()) {
+	live, every, began := isTTY(a.stderr) && !dumb(), chaosLogEvery, time.Now()
 	if live {
 		every = 200 * time.Millisecond
-		defer fmt.Fprint(l.app.stderr, "\r\x1b[K")
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-l.done:
-			return
+	done := make(chan struct{})
+	var over sync.WaitGroup
+	over.Go(func() { // ends at stop
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+			if text := liveText(run, time.Since(began)); live {
+				fmt.Fprint(a.stderr, "\r\x1b[K"+cut("fencelock: "+text, columnsOf(a.stderr)))
+			} else {
+				a.say("%s", text)
+			}
 		}
+	})
+	return func() {
+		close(done)
+		over.Wait()
 		if live {
-			fmt.Fprint(l.app.stderr, "\r\x1b[K"+cut("fencelock: "+l.text(), columnsOf(l.app.stderr)))
-		} else {
-			l.app.say("%s", l.text())
+			fmt.Fprint(a.stderr, "\r\x1b[K")
 		}
 	}
 }
 
-func (l *chaosLine) text() string {
-	text := fmt.Sprintf("%v, %d violations, %d acquisitions, %d faults", time.Since(l.began).Round(time.Second),
-		l.run.Violations.Load(), l.run.Acquired.Load(), l.run.Faults.Load())
-	if l.run.Shrinking.Load() {
+func liveText(run *chaos.Live, since time.Duration) string {
+	text := fmt.Sprintf("%v, %d violations, %d acquisitions, %d faults", since.Round(time.Second),
+		run.Violations.Load(), run.Acquired.Load(), run.Faults.Load())
+	if run.Shrinking.Load() {
 		text += "; looking for fewer faults that show it"
 	}
 	return text
@@ -107,10 +97,15 @@ func chaosText(r *chaos.Report, again string) string {
 	if len(s.Closed) > 0 {
 		row("without a holder", "%v at most, while others waited (%s)", brief(s.Closed[0].Length()), s.Closed[0].Name)
 	}
-	row("losses", "%d%s", s.Losses, marginText(s.Margin))
-	row("overlaps", "%d%s", violated[history.Overlap]+violated[history.LimitExceeded], expectedText(r.Expected))
+	if row("losses", "%d", s.Losses); s.Margin.Known {
+		row("", "holders stopped at least %v before the next grant", brief(s.Margin.By))
+	}
+	row("overlaps", "%d", violated[history.Overlap]+violated[history.LimitExceeded])
+	if r.Expected > 0 {
+		row("", "%d findings that the engine's page calls possible after these faults", r.Expected)
+	}
 	row("late writes", "%d refused, %d accepted; %d writes", s.Refused, violated[history.LateWrite], s.Accepted)
-	row("token order", "%s", orderText(violated[history.TokenOrder]))
+	row("token order", "%d tokens were not greater than those before", violated[history.TokenOrder])
 	row("fairness", "%.3f; turns %s", s.Fairness, turnsText(s.Turns))
 	if r.Last.Free > 0 {
 		row("free at the end", "after %v", brief(r.Last.Free))
@@ -146,27 +141,6 @@ func counted(faults map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-func marginText(m history.Margin) string {
-	if !m.Known {
-		return ""
-	}
-	return fmt.Sprintf("; holders stopped at least %v before the next grant", brief(m.By))
-}
-
-func expectedText(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; %d findings that the engine's page calls possible after these faults", n)
-}
-
-func orderText(n int) string {
-	if n == 0 {
-		return "each token was greater than those before"
-	}
-	return fmt.Sprintf("%d tokens were not greater than those before", n)
-}
-
 func turnsText(turns []history.Turns) string {
 	const most = 10 // workers in a line
 	if len(turns) > most {
@@ -183,15 +157,14 @@ func turnsText(turns []history.Turns) string {
 // shrunkText formats the faults after which a violation occurred again.
 func shrunkText(r *chaos.Report) string {
 	var b strings.Builder
-	s := r.Shrunk
+	s, when := r.Shrunk, "at last after these faults:"
 	switch {
 	case s.Again == 0:
-		fmt.Fprintf(&b, "\nIt did not occur again in %d replays of these faults:\n", s.Replays)
+		when = "each after these faults:"
 	case len(s.Faults) == 0:
-		fmt.Fprintf(&b, "\nIt occurred again in %d of %d replays, also without faults.\n", s.Again, s.Replays)
-	default:
-		fmt.Fprintf(&b, "\nIt occurred again in %d of %d replays, at last after these faults:\n", s.Again, s.Replays)
+		when = "also without faults."
 	}
+	fmt.Fprintf(&b, "\nIt occurred again in %d of %d replays, %s\n", s.Again, s.Replays, when)
 	for _, f := range s.Faults {
 		fmt.Fprintf(&b, "  %v\n", f)
 	}

@@ -206,40 +206,38 @@ COMMIT`
 // anySchema returns a row if the engine has made its schema.
 const anySchema = "SELECT WHERE to_regclass('fencelock.epoch') IS NOT NULL AND $1 <> ''"
 
-func (r *rows) count(ctx context.Context) (n int, err error) {
-	err = r.on(ctx, func(conn *pgconn.PgConn) error {
-		found, err := r.run(ctx, conn, anySchema)
-		if err != nil || found == 0 {
-			r.made = err == nil
-			return err
-		}
-		for _, table := range tables {
-			counted, err := r.run(ctx, conn, "SELECT FROM fencelock."+table+" WHERE starts_with(name, $1)")
-			if err != nil {
-				return err
-			}
-			n += counted
-		}
-		return nil
-	})
+func (r *rows) count(ctx context.Context) (int, error) {
+	n, exists, err := r.each(ctx, "SELECT")
+	r.made = r.made || err == nil && !exists
 	return n, err
 }
 
 func (r *rows) clear(ctx context.Context) error {
-	return r.on(ctx, func(conn *pgconn.PgConn) error {
-		if found, err := r.run(ctx, conn, anySchema); err != nil || found == 0 {
+	_, exists, err := r.each(ctx, "DELETE")
+	if err != nil || !exists || !r.made {
+		return err
+	}
+	return r.on(ctx, func(conn *pgconn.PgConn) error { return conn.Exec(ctx, dropUnused).Close() })
+}
+
+// each selects or deletes the rows of all tables. It returns how many there are, and whether the
+// engine has made its schema.
+func (r *rows) each(ctx context.Context, verb string) (n int, exists bool, err error) {
+	err = r.on(ctx, func(conn *pgconn.PgConn) error {
+		found, err := r.run(ctx, conn, anySchema)
+		if exists = found > 0; err != nil || !exists {
 			return err
 		}
 		for _, table := range tables {
-			if _, err := r.run(ctx, conn, "DELETE FROM fencelock."+table+" WHERE starts_with(name, $1)"); err != nil {
+			found, err := r.run(ctx, conn, verb+" FROM fencelock."+table+" WHERE starts_with(name, $1)")
+			if err != nil {
 				return err
 			}
+			n += found
 		}
-		if !r.made {
-			return nil
-		}
-		return conn.Exec(ctx, dropUnused).Close()
+		return nil
 	})
+	return n, exists, err
 }
 
 // on calls f with a connection.
