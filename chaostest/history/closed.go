@@ -36,13 +36,9 @@ func (a Acquisition) free(end time.Duration) time.Duration {
 
 // closed returns the stretches of all names, one for each gap. The longest comes first.
 func (h *History) closed() (all []Stretch) {
-	faults := slices.Clone(h.Faults)
-	for i := range faults {
-		faults[i].To += h.Rules.Recovery
-	}
 	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
 	for name, waits := range byName(h.Waits, func(w Wait) string { return w.Name }) {
-		c := closing{faults, acquisitions[name], waits}
+		c := closing{h.Faults, h.Rules.Recovery, acquisitions[name], waits}
 		all = append(all, c.stretches(h.Length)...)
 	}
 	slices.SortFunc(all, func(a, b Stretch) int {
@@ -53,7 +49,8 @@ func (h *History) closed() (all []Stretch) {
 
 // A closing finds the stretches of one name.
 type closing struct {
-	faults       []Fault // each until the recovery from it
+	faults       []Fault
+	recovery     time.Duration // after each
 	acquisitions []Acquisition
 	waits        []Wait // at least one
 }
@@ -93,7 +90,7 @@ func (c *closing) gaps(length time.Duration) (all []Stretch) {
 	}
 	for _, f := range c.faults {
 		if f.Server != "" {
-			taken = append(taken, Stretch{From: f.From, To: f.To})
+			taken = append(taken, Stretch{From: f.From, To: f.To + c.recovery})
 		}
 	}
 	for _, w := range c.waits {
@@ -143,11 +140,12 @@ func (c *closing) shown(w Wait, gap Stretch, alone bool) Stretch {
 	return s
 }
 
-// healed returns when the last fault that affects a worker within a time ends; 0 if there is none.
+// healed returns when a worker has recovered from the last fault that affects it within a time; 0 if
+// there is none.
 func (c *closing) healed(worker string, from, to time.Duration) (end time.Duration) {
 	for _, f := range c.faults {
-		if f.From < to && f.To > from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
-			end = max(end, f.To)
+		if f.From < to && f.To+c.recovery > from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
+			end = max(end, f.To+c.recovery)
 		}
 	}
 	return end

@@ -58,11 +58,13 @@ func (j *joiner) add(e Event) {
 		j.waits[e.ID] = len(h.Waits)
 		h.Waits = append(h.Waits, Wait{ID: e.ID, Name: e.Name, Worker: e.Worker, From: e.At, Try: e.Try})
 	case Failed:
-		if w := j.answered(e); w != nil {
-			w.Held, w.Text = e.Held, e.Text
-		}
+		j.answered(e)
 	case Grant:
-		j.granted(e)
+		j.holds[e.ID] = len(h.Acquisitions)
+		h.Acquisitions = append(h.Acquisitions, Acquisition{
+			ID: e.ID, Name: e.Name, Worker: e.Worker, Shared: e.Shared, Limit: e.Limit, Token: e.Token,
+			MinHold: e.MinHold, Called: j.answered(e), Returned: e.At,
+		})
 	case Alive, Lost, End:
 		j.held(e)
 	case Write:
@@ -85,28 +87,16 @@ func (j *joiner) add(e Event) {
 	}
 }
 
-// answered ends the wait of e, and returns it: nil if its call was not recorded.
-func (j *joiner) answered(e Event) *Wait {
+// answered ends the wait of e, and returns when it began: at e if its call was not recorded.
+func (j *joiner) answered(e Event) (called time.Duration) {
 	at, ok := j.waits[e.ID]
 	if !ok {
-		return nil
+		return e.At
 	}
 	delete(j.waits, e.ID)
 	w := &j.h.Waits[at]
-	w.To = e.At
-	return w
-}
-
-func (j *joiner) granted(e Event) {
-	a := Acquisition{
-		ID: e.ID, Name: e.Name, Worker: e.Worker, Shared: e.Shared, Limit: e.Limit, Token: e.Token,
-		MinHold: e.MinHold, Called: e.At, Returned: e.At,
-	}
-	if w := j.answered(e); w != nil {
-		w.Granted, a.Called = true, w.From
-	}
-	j.holds[e.ID] = len(j.h.Acquisitions)
-	j.h.Acquisitions = append(j.h.Acquisitions, a)
+	w.To, w.Granted, w.Held, w.Text = e.At, e.Kind == Grant, e.Held, e.Text
+	return w.From
 }
 
 // held adds what a holder recorded about its acquisition.

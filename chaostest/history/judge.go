@@ -51,10 +51,10 @@ type Rules struct {
 func (h *History) Judge(r Rules) {
 	h.Rules, h.Violations, h.Expected, h.Undecided = r, nil, nil, nil
 	end := time.Now().Add(r.Search)
-	for name, of := range granted(believed(h.Acquisitions)) {
+	for name, of := range believed(h.Acquisitions) {
 		all := append(sweep(of), lateLosses(of)...)
-		if !r.IgnoreMinHolds {
-			all = append(all, minHolds(of, all)...)
+		if !r.IgnoreMinHolds && len(all) == 0 {
+			all = minHolds(of)
 		}
 		if r.Search > 0 && len(all) == 0 {
 			more, decided := search(of, end)
@@ -90,10 +90,7 @@ func (h *History) judgeClosed() {
 		if s.Died {
 			rule, bound, text = SlowDeath, h.Rules.Death, "its holder was dead"
 		}
-		how := "waited"
-		if s.Try {
-			how = "tried"
-		}
+		how := map[bool]string{false: "waited", true: "tried"}[s.Try]
 		if bound > 0 && s.Length() > bound {
 			text = fmt.Sprintf("%s from %v to %v: %s, and %s %s; the bound is %v", s.Name, s.From, s.To, text, s.By, how, bound)
 			h.Violations = append(h.Violations, Violation{rule, s.Name, s.To, s.After, s.By, text})

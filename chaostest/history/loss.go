@@ -56,7 +56,7 @@ func lateLosses(acquisitions []Acquisition) (all []finding) {
 // margins returns the smallest margin from when a holder stopped relying on its lock, and from the
 // signal.
 func margins(h *History) (own, signal Margin) {
-	for _, of := range granted(believed(h.Acquisitions)) {
+	for _, of := range believed(h.Acquisitions) {
 		losses(of, func(lost, next Acquisition) {
 			own.less(Margin{true, next.Returned - lost.believedUntil(), lost.ID, next.ID})
 			signal.less(Margin{true, next.Returned - lost.Lost, lost.ID, next.ID})

@@ -9,10 +9,7 @@ import (
 )
 
 func (a Acquisition) String() string {
-	mode := "exclusive"
-	if a.Shared {
-		mode = "shared"
-	}
+	mode := map[bool]string{false: "exclusive", true: "shared"}[a.Shared]
 	return fmt.Sprintf("%s by %s (%s, token %d, %v to %v)", a.Name, a.ID, mode, a.Token, a.Returned, a.Until)
 }
 
@@ -25,20 +22,16 @@ func byName[T any](all []T, name func(T) string) map[string][]T {
 	return names
 }
 
-// granted groups acquisitions by name, in the order in which they returned.
-func granted(all []Acquisition) map[string][]Acquisition {
+// believed returns by name, in the order in which they returned, the acquisitions whose holders ever
+// believed in their lock. A grant that was over before its holder received it excludes nobody, and
+// its token may be smaller than those that were received earlier.
+func believed(all []Acquisition) map[string][]Acquisition {
 	names := byName(all, func(a Acquisition) string { return a.Name })
-	for _, of := range names {
-		slices.SortFunc(of, func(a, b Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
+	for name, of := range names {
+		names[name] = slices.DeleteFunc(of, func(a Acquisition) bool { return a.Until == 0 })
+		slices.SortFunc(names[name], func(a, b Acquisition) int { return cmp.Compare(a.Returned, b.Returned) })
 	}
 	return names
-}
-
-// believed returns the acquisitions whose holders ever believed in their lock. A grant that was over
-// before its holder received it excludes nobody, and its token may be smaller than those that were
-// received earlier.
-func believed(all []Acquisition) []Acquisition {
-	return slices.DeleteFunc(slices.Clone(all), func(a Acquisition) bool { return a.Until == 0 })
 }
 
 // A finding is a violation, and whether it is one although two holders are possible.
@@ -142,13 +135,9 @@ func follow(uses []use, see func(top, next int)) {
 	}
 }
 
-// minHolds finds acquisitions that returned before another holder's minimum hold was over. Those
-// that overlap its belief are found by sweep.
-func minHolds(acquisitions []Acquisition, overlaps []finding) (all []finding) {
-	known := map[string]bool{}
-	for _, f := range overlaps {
-		known[f.After] = known[f.After] || f.Rule != TokenOrder
-	}
+// minHolds finds acquisitions that returned before another holder's minimum hold was over. Sweep has
+// found nothing in them.
+func minHolds(acquisitions []Acquisition) []finding {
 	longer := slices.Clone(acquisitions)
 	for i, a := range longer {
 		const unit = time.Millisecond // engines count in milliseconds, and may cut off a part of one
@@ -156,12 +145,9 @@ func minHolds(acquisitions []Acquisition, overlaps []finding) (all []finding) {
 			longer[i].Until = max(a.Until, a.Called+a.MinHold-unit)
 		}
 	}
-	for _, f := range sweep(longer) {
-		if f.Rule == TokenOrder || known[f.After] {
-			continue
-		}
-		f.Rule, f.Text = MinHold, "before a minimum hold was over, "+f.Text
-		all = append(all, f)
+	all := sweep(longer)
+	for i := range all {
+		all[i].Rule, all[i].Text = MinHold, "before a minimum hold was over, "+all[i].Text
 	}
 	return all
 }
