@@ -131,10 +131,7 @@ func Check(t testing.TB, rules history.Rules, files ...string) *history.History 
 // repeats on command what they send. It recognises single requests of Redis, PostgreSQL and MySQL.
 type Proxy = faults.Proxy
 
-// A Direction is a direction through a Proxy, or both.
-type Direction = faults.Direction
-
-// The directions.
+// The directions through a Proxy.
 const (
 	ToServer = faults.ToServer
 	ToClient = faults.ToClient

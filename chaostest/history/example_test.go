@@ -14,7 +14,7 @@ func ExampleHistory_Judge() {
 			{ID: "first", Name: "job", Token: 33, Called: 1, Returned: 2, Until: 5, Deadline: 5, Lost: 30, Ended: 30},
 			{ID: "second", Name: "job", Token: 34, Called: 3, Returned: 10, Until: 20, Ended: 21},
 		},
-		Writes: []history.GuardedWrite{
+		Writes: []history.Event{
 			{ID: "second", Name: "job", Token: 34, From: 11, At: 12},
 			{ID: "first", Name: "job", Token: 33, From: 31, At: 32},
 		},

@@ -106,11 +106,11 @@ func (m *maker) end(a *history.Acquisition) (free time.Duration) {
 // write adds a write of the holder, and the refused one of a holder that was frozen before.
 func (m *maker) write(a history.Acquisition, value *int64) {
 	*value++
-	w := history.GuardedWrite{ID: a.ID, Name: a.Name, Worker: a.Worker, Token: a.Token, From: a.Returned, At: a.Returned + 1, Value: *value}
+	w := history.Event{ID: a.ID, Name: a.Name, Worker: a.Worker, Token: a.Token, From: a.Returned, At: a.Returned + 1, Value: *value}
 	m.h.Writes = append(m.h.Writes, w)
 	for _, b := range slices.Backward(m.h.Acquisitions) {
 		if b.Name == a.Name && b.Deadline != 0 && !b.Shared {
-			m.h.Writes = append(m.h.Writes, history.GuardedWrite{
+			m.h.Writes = append(m.h.Writes, history.Event{
 				ID: b.ID, Name: a.Name, Worker: b.Worker, Token: b.Token, From: w.At, At: w.At + 1, Refused: true,
 			})
 			return

@@ -80,18 +80,6 @@ type Wait struct {
 	Text    string        `json:"text,omitempty"` // the error
 }
 
-// A GuardedWrite is a write to the resource that checks tokens, under an exclusive lock.
-type GuardedWrite struct {
-	ID      string        `json:"id,omitempty"`
-	Name    string        `json:"name"`
-	Worker  string        `json:"worker"`
-	Token   int64         `json:"token,string"`
-	From    time.Duration `json:"from"`            // when it began
-	At      time.Duration `json:"at"`              // when it was over
-	Value   int64         `json:"value,omitempty"` // its place in the order of the resource, from 1; 0 if unknown
-	Refused bool          `json:"refused,omitempty"`
-}
-
 // A Fault is what the harness did, to some workers or to a server.
 type Fault struct {
 	What    string        `json:"what"` // such as "freeze"
@@ -116,22 +104,22 @@ func (v Violation) String() string { return v.Rule + ": " + v.Text }
 
 // A History is what happened in a run.
 type History struct {
-	Engine       string         `json:"engine"` // as a person calls it
-	Seed         uint64         `json:"seed"`
-	Started      time.Time      `json:"started"`
-	Origin       time.Duration  `json:"origin"` // when the history started, by the clock of Now
-	Length       time.Duration  `json:"length"`
-	TTL          time.Duration  `json:"ttl"`
-	Workers      []Worker       `json:"workers"`             // in the order of their lanes
-	Rules        Rules          `json:"rules"`               // by which it was judged
-	Undecided    []string       `json:"undecided,omitempty"` // names whose acquisitions were too many to search
-	Acquisitions []Acquisition  `json:"-"`
-	Waits        []Wait         `json:"-"`
-	Writes       []GuardedWrite `json:"-"`
-	Faults       []Fault        `json:"-"`
-	Wrong        []Event        `json:"-"` // errors that must not occur; At is since the start
-	Violations   []Violation    `json:"-"`
-	Expected     []Violation    `json:"-"` // what the rules allow; it is counted only
+	Engine       string        `json:"engine"` // as a person calls it
+	Seed         uint64        `json:"seed"`
+	Started      time.Time     `json:"started"`
+	Origin       time.Duration `json:"origin"` // when the history started, by the clock of Now
+	Length       time.Duration `json:"length"`
+	TTL          time.Duration `json:"ttl"`
+	Workers      []Worker      `json:"workers"`             // in the order of their lanes
+	Rules        Rules         `json:"rules"`               // by which it was judged
+	Undecided    []string      `json:"undecided,omitempty"` // names whose acquisitions were too many to search
+	Acquisitions []Acquisition `json:"-"`
+	Waits        []Wait        `json:"-"`
+	Writes       []Event       `json:"-"` // each to the resource that checks tokens, under an exclusive lock
+	Faults       []Fault       `json:"-"`
+	Wrong        []Event       `json:"-"` // errors that must not occur; At is since the start
+	Violations   []Violation   `json:"-"`
+	Expected     []Violation   `json:"-"` // what the rules allow; it is counted only
 }
 
 // A Worker is a lane of the history: processes, one after the other.

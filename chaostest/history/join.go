@@ -36,12 +36,6 @@ func join(events []Event) *History {
 		}
 		j.add(e)
 	}
-	for _, at := range j.waits {
-		h.Waits[at].To = h.Length
-	}
-	for _, at := range j.faults {
-		h.Faults[at].To = h.Length
-	}
 	for _, name := range slices.Sorted(maps.Keys(j.hosts)) {
 		h.Workers = append(h.Workers, Worker{name, j.hosts[name]})
 	}
@@ -56,7 +50,7 @@ func (j *joiner) add(e Event) {
 	switch e.Kind {
 	case Call:
 		j.waits[e.ID] = len(h.Waits)
-		h.Waits = append(h.Waits, Wait{ID: e.ID, Name: e.Name, Worker: e.Worker, From: e.At, Try: e.Try})
+		h.Waits = append(h.Waits, Wait{ID: e.ID, Name: e.Name, Worker: e.Worker, From: e.At, To: h.Length, Try: e.Try})
 	case Failed:
 		j.answered(e)
 	case Grant:
@@ -68,17 +62,15 @@ func (j *joiner) add(e Event) {
 	case Alive, Lost, End:
 		j.held(e)
 	case Write:
-		h.Writes = append(h.Writes, GuardedWrite{
-			ID: e.ID, Name: e.Name, Worker: e.Worker, Token: e.Token,
-			From: cmp.Or(e.From, e.At), At: e.At, Value: e.Value, Refused: e.Refused,
-		})
+		e.From = cmp.Or(e.From, e.At)
+		h.Writes = append(h.Writes, e)
 	case Birth, Death:
 		j.process(e)
 	case Wrong:
 		h.Wrong = append(h.Wrong, e)
 	case Injected:
 		j.faults[e.ID] = len(h.Faults)
-		h.Faults = append(h.Faults, Fault{What: e.Text, Workers: e.Workers, Server: e.Server, From: e.At})
+		h.Faults = append(h.Faults, Fault{What: e.Text, Workers: e.Workers, Server: e.Server, From: e.At, To: h.Length})
 	case Healed:
 		if at, ok := j.faults[e.ID]; ok {
 			h.Faults[at].To = e.At

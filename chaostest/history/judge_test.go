@@ -111,7 +111,7 @@ var planted = map[string]func(h *history.History, pick func(n int) int) bool{
 		})
 	},
 	history.LateWrite: func(h *history.History, pick func(int) int) bool {
-		return plantWrite(h, pick, func(w history.GuardedWrite) bool { return w.Refused }, func(w *history.GuardedWrite) {
+		return plantWrite(h, pick, func(w history.Event) bool { return w.Refused }, func(w *history.Event) {
 			w.Refused, w.Value = false, 1000
 		})
 	},
@@ -119,13 +119,13 @@ var planted = map[string]func(h *history.History, pick func(n int) int) bool{
 		for i := range h.Writes {
 			h.Writes[i].Value = 0
 		}
-		return plantWrite(h, pick, func(w history.GuardedWrite) bool { return w.Refused }, func(w *history.GuardedWrite) { w.Refused = false; w.From++; w.At++ })
+		return plantWrite(h, pick, func(w history.Event) bool { return w.Refused }, func(w *history.Event) { w.Refused = false; w.From++; w.At++ })
 	},
 	history.LostWrite: func(h *history.History, pick func(int) int) bool {
-		return plantWrite(h, pick, func(w history.GuardedWrite) bool { return w.Value > 1 }, func(w *history.GuardedWrite) { w.Value-- })
+		return plantWrite(h, pick, func(w history.Event) bool { return w.Value > 1 }, func(w *history.Event) { w.Value-- })
 	},
 	history.WrongRefusal: func(h *history.History, pick func(int) int) bool {
-		return plantWrite(h, pick, func(w history.GuardedWrite) bool { return !w.Refused }, func(w *history.GuardedWrite) {
+		return plantWrite(h, pick, func(w history.Event) bool { return !w.Refused }, func(w *history.Event) {
 			w.Refused = true
 		})
 	},
@@ -151,8 +151,8 @@ func plant(pick func(int) int, all []pair, do func(pair)) bool {
 	return true
 }
 
-func plantWrite(h *history.History, pick func(int) int, which func(history.GuardedWrite) bool, do func(*history.GuardedWrite)) bool {
-	var all []*history.GuardedWrite
+func plantWrite(h *history.History, pick func(int) int, which func(history.Event) bool, do func(*history.Event)) bool {
+	var all []*history.Event
 	for i := range h.Writes {
 		if which(h.Writes[i]) {
 			all = append(all, &h.Writes[i])
@@ -229,10 +229,10 @@ func TestIgnoredMinHolds(t *testing.T) {
 
 // TestWritesOfOneHolder: a holder may write twice.
 func TestWritesOfOneHolder(t *testing.T) {
-	w := history.GuardedWrite{Name: "n", Token: 1, From: 1, At: 2}
+	w := history.Event{Name: "n", Token: 1, From: 1, At: 2}
 	again := w
 	again.From, again.At = 3, 4
-	h := &history.History{Writes: []history.GuardedWrite{w, again}}
+	h := &history.History{Writes: []history.Event{w, again}}
 	if h.Judge(history.Rules{}); len(h.Violations) > 0 {
 		t.Error(h.Violations)
 	}

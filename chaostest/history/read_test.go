@@ -165,7 +165,7 @@ func TestRead(t *testing.T) {
 			{ID: "c", Name: "n", Worker: "w", From: 42, To: 43, Held: true, Text: "held"},
 			{ID: "e", Name: "n", Worker: "w", From: 49, To: 50},
 		},
-		Writes: []history.GuardedWrite{{ID: "d", Name: "n", Worker: "w", Token: 7, From: 46, At: 47, Value: 3, Refused: true}},
+		Writes: []history.Event{{Kind: history.Write, ID: "d", Name: "n", Worker: "w", Token: 7, From: 46, At: 47, Value: 3, Refused: true}},
 		Faults: []history.Fault{{What: "freeze", Workers: []string{"w"}, From: 35, To: 39}, {What: "pause", Server: "s", From: 36, To: 50}},
 		Wrong:  []history.Event{{At: 48, Worker: "w", Kind: history.Wrong, Text: "odd"}},
 	}

@@ -17,10 +17,10 @@ type step struct {
 	limit  int
 }
 
-// A lockState is a lock as the model has it: how many grants there were, and who holds it now.
+// A lockState is a lock as the model has it.
 type lockState struct {
-	granted        int
-	shared, single int
+	granted int // grants until now
+	holders int // who share it now; -1 if it has an exclusive holder
 }
 
 // lockModel is a lock that grants in the order of tokens. A holder leaves it at any time after it
@@ -28,18 +28,17 @@ type lockState struct {
 var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
-		s, i := state.(lockState), input.(step)
-		count := &s.single
+		s, i, by := state.(lockState), input.(step), -1
 		if i.shared {
-			count = &s.shared
+			by = 1
 		}
 		if i.leaves {
-			*count--
+			s.holders -= by
 			return i.rank <= s.granted, s
 		}
-		free := s.single == 0 && (i.shared || s.shared == 0) && (!i.shared || i.limit == 0 || s.shared < i.limit)
+		free := s.holders == 0 || i.shared && s.holders > 0 && (i.limit == 0 || s.holders < i.limit)
 		s.granted++
-		*count++
+		s.holders += by
 		return free && i.rank == s.granted, s
 	},
 }
@@ -50,25 +49,24 @@ const window = 500
 // search finds acquisitions that no lock could have granted in the order of their tokens, at some
 // time between call and return of each. The windows overlap by half. It returns false if it had
 // not enough time.
-func search(acquisitions []Acquisition, end time.Time) (all []finding, decided bool) {
+func search(acquisitions []Acquisition, end time.Time) (illegal []finding, decided bool) {
 	order := slices.Clone(acquisitions)
 	sort.Slice(order, func(i, j int) bool { return order[i].Token < order[j].Token })
 	for from := 0; from == 0 || from+window/2 < len(order); from += window / 2 {
 		part := order[from:min(from+window, len(order))]
 		left := time.Until(end)
 		if left <= 0 {
-			return all, false
+			return nil, false
 		}
 		switch porcupine.CheckOperationsTimeout(lockModel, operations(part), left) {
 		case porcupine.Illegal:
 			first, last := part[0], part[len(part)-1]
-			f := found(NoOrder, first, last, "no lock could have granted these %d acquisitions in the order of their tokens: %v to %v", len(part), first, last)
-			return append(all, f), true
+			return []finding{found(NoOrder, first, last, "no lock could have granted these %d acquisitions in the order of their tokens: %v to %v", len(part), first, last)}, true
 		case porcupine.Unknown:
-			return all, false
+			return nil, false
 		}
 	}
-	return all, true
+	return nil, true
 }
 
 // operations returns the steps of acquisitions that are in the order of their tokens.

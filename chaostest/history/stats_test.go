@@ -10,7 +10,7 @@ import (
 func TestStats(t *testing.T) {
 	h := &history.History{
 		Workers: []history.Worker{{Name: "v"}, {Name: "w"}},
-		Writes:  []history.GuardedWrite{{Name: "n", Token: 4}, {Name: "n", Token: 1, Refused: true, From: 1, At: 1}},
+		Writes:  []history.Event{{Name: "n", Token: 4}, {Name: "n", Token: 1, Refused: true, From: 1, At: 1}},
 		Length:  sec(200),
 	}
 	for i := range 100 { // waits of 0 to 99 s; those of four more are 0

@@ -65,10 +65,7 @@ func sweep(acquisitions []Acquisition) (all []finding) {
 		a, before := &acquisitions[i], &any
 		if a.Shared {
 			before = &exclusive
-			sharing = slices.DeleteFunc(sharing, func(s Acquisition) bool { return s.Until <= a.Returned })
-			if a.Until > a.Returned {
-				sharing = append(sharing, *a)
-			}
+			sharing = slices.DeleteFunc(append(sharing, *a), func(s Acquisition) bool { return s.Until <= a.Returned })
 			if a.Limit > 0 && len(sharing) > a.Limit {
 				all = append(all, found(LimitExceeded, Acquisition{}, *a, "%d holders, the limit is %d: %v", len(sharing), a.Limit, a))
 			}

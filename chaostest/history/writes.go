@@ -10,27 +10,27 @@ import (
 // judgeWrites finds writes that the resource should not have accepted, or refused.
 func (h *History) judgeWrites() {
 	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
-	for name, writes := range byName(h.Writes, func(w GuardedWrite) string { return w.Name }) {
+	for name, writes := range byName(h.Writes, func(w Event) string { return w.Name }) {
 		h.Violations = slices.Concat(h.Violations, lateWrites(writes), wrongRefusals(writes, acquisitions[name]))
 	}
 }
 
-func wrote(rule string, before, after GuardedWrite, format string, args ...any) Violation {
+func wrote(rule string, before, after Event, format string, args ...any) Violation {
 	return Violation{rule, after.Name, after.At, before.ID, after.ID, fmt.Sprintf(format, args...)}
 }
 
-func (w GuardedWrite) String() string {
+func written(w Event) string {
 	return fmt.Sprintf("%s by %s (token %d, at %v)", w.Name, cmp.Or(w.ID, w.Worker), w.Token, w.At)
 }
 
 // lateWrites finds accepted writes with a smaller token than an earlier one. If the resource
 // numbers its writes, their order is known. Otherwise a write is earlier if it was over before the
 // other began.
-func lateWrites(writes []GuardedWrite) (all []Violation) {
-	accepted := slices.DeleteFunc(slices.Clone(writes), func(w GuardedWrite) bool { return w.Refused })
-	numbered := !slices.ContainsFunc(accepted, func(w GuardedWrite) bool { return w.Value == 0 })
+func lateWrites(writes []Event) (all []Violation) {
+	accepted := slices.DeleteFunc(slices.Clone(writes), func(w Event) bool { return w.Refused })
+	numbered := !slices.ContainsFunc(accepted, func(w Event) bool { return w.Value == 0 })
 	var uses []use
-	numbers := map[int64]GuardedWrite{}
+	numbers := map[int64]Event{}
 	for _, w := range accepted {
 		if !numbered {
 			uses = append(uses, use{w.From, w.At, w.Token})
@@ -38,13 +38,13 @@ func lateWrites(writes []GuardedWrite) (all []Violation) {
 		}
 		uses = append(uses, use{time.Duration(w.Value), time.Duration(w.Value), w.Token})
 		if before, ok := numbers[w.Value]; ok {
-			all = append(all, wrote(LostWrite, before, w, "both are number %d: %v and %v", w.Value, before, w))
+			all = append(all, wrote(LostWrite, before, w, "both are number %d: %v and %v", w.Value, written(before), written(w)))
 		}
 		numbers[w.Value] = w
 	}
 	follow(uses, func(top, next int) {
 		if w, before := accepted[next], accepted[top]; w.Token < before.Token {
-			all = append(all, wrote(LateWrite, before, w, "accepted late: %v after %v", w, before))
+			all = append(all, wrote(LateWrite, before, w, "accepted late: %v after %v", written(w), written(before)))
 		}
 	})
 	return all
@@ -52,11 +52,11 @@ func lateWrites(writes []GuardedWrite) (all []Violation) {
 
 // wrongRefusals finds refused writes before whose end no greater token was granted. Accepted writes
 // do not count: a process may die before it records one.
-func wrongRefusals(writes []GuardedWrite, acquisitions []Acquisition) (all []Violation) {
+func wrongRefusals(writes []Event, acquisitions []Acquisition) (all []Violation) {
 	for _, w := range writes {
 		greater := func(a Acquisition) bool { return a.Returned <= w.At && a.Token > w.Token }
 		if w.Refused && !slices.ContainsFunc(acquisitions, greater) {
-			all = append(all, wrote(WrongRefusal, GuardedWrite{}, w, "refused, although no token was greater: %v", w))
+			all = append(all, wrote(WrongRefusal, Event{}, w, "refused, although no token was greater: %v", written(w)))
 		}
 	}
 	return all

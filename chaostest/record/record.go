@@ -11,11 +11,9 @@ package record
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -28,7 +26,7 @@ func Tracer(w *history.Writer) *fencelock.Tracer {
 	if w == nil {
 		return nil
 	}
-	r := &recorder{writer: w, prefix: fmt.Sprintf("%08x", rand.Uint32()), held: map[fencelock.Held]*holding{}}
+	r := &recorder{writer: w, held: map[fencelock.Held]*holding{}}
 	return &fencelock.Tracer{
 		AcquireStart: r.acquireStart, AcquireEnd: r.acquireEnd,
 		ReleaseStart: r.releaseStart, HoldEnd: r.holdEnd, Stale: r.stale,
@@ -47,8 +45,6 @@ func Wrote(ctx context.Context, w *history.Writer, began time.Duration, value in
 // A recorder turns the calls of a tracer into events.
 type recorder struct {
 	writer *history.Writer
-	prefix string       // of the IDs; no other process has the same
-	count  atomic.Int64 // of acquisitions
 
 	mu   sync.Mutex // guards held
 	held map[fencelock.Held]*holding
@@ -65,7 +61,7 @@ type holding struct {
 type idKey struct{}
 
 func (r *recorder) acquireStart(ctx context.Context, t fencelock.TraceAcquireStart) context.Context {
-	id := fmt.Sprintf("%s#%d", r.prefix, r.count.Add(1))
+	id := rand.Text()[:10] // no other process has the same
 	_ = r.writer.Write(history.Event{Kind: history.Call, ID: id, Name: t.Name, Try: !t.Wait})
 	return context.WithValue(ctx, idKey{}, id)
 }

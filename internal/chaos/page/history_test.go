@@ -121,7 +121,7 @@ func (r *run) acquire(w int, name string, called, granted, length time.Duration)
 			a.Until, a.Deadline, a.Lost, a.Ended = f.From, f.From+1900*ms, f.To+2*ms, f.To+4*ms
 			a.Cause = fmt.Sprintf("lock %q with token %d was lost: no renewal was acknowledged before the deadline", name, a.Token)
 			r.free[name], r.idle[w] = f.From+r.h.TTL-50*ms, f.To+10*ms
-			r.h.Writes = append(r.h.Writes, history.GuardedWrite{Name: name, Worker: worker, Token: a.Token, At: f.To + ms, Refused: true})
+			r.h.Writes = append(r.h.Writes, history.Event{Name: name, Worker: worker, Token: a.Token, At: f.To + ms, Refused: true})
 		case "cut":
 			a.Until = f.From + 1900*ms
 			a.Deadline, a.Lost, a.Ended, a.Cause = a.Until, a.Until, a.Until+80*ms, "the server was unreachable until its deadline"
@@ -129,7 +129,7 @@ func (r *run) acquire(w int, name string, called, granted, length time.Duration)
 		}
 	}
 	r.h.Waits = append(r.h.Waits, history.Wait{Name: name, Worker: worker, From: called, To: granted, Granted: true})
-	r.h.Writes = append(r.h.Writes, history.GuardedWrite{Name: name, Worker: worker, Token: a.Token, At: granted + (a.Until-granted)/2})
+	r.h.Writes = append(r.h.Writes, history.Event{Name: name, Worker: worker, Token: a.Token, At: granted + (a.Until-granted)/2})
 	r.h.Acquisitions = append(r.h.Acquisitions, a)
 }
 
