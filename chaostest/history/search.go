@@ -1,9 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -50,8 +50,7 @@ const window = 500
 // time between call and return of each. The windows overlap by half. It returns false if it had
 // not enough time.
 func search(acquisitions []Acquisition, end time.Time) (illegal []finding, decided bool) {
-	order := slices.Clone(acquisitions)
-	sort.Slice(order, func(i, j int) bool { return order[i].Token < order[j].Token })
+	order := slices.SortedFunc(slices.Values(acquisitions), func(a, b Acquisition) int { return cmp.Compare(a.Token, b.Token) })
 	for from := 0; from == 0 || from+window/2 < len(order); from += window / 2 {
 		part := order[from:min(from+window, len(order))]
 		left := time.Until(end)

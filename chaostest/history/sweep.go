@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -92,8 +91,8 @@ func found(rule string, before, after Acquisition, format string, args ...any) f
 // an order.
 func later(acquisitions []Acquisition) (all []finding) {
 	var uses []use
-	for _, a := range acquisitions {
-		uses = append(uses, use{a.Called, a.Returned, a.Token})
+	for i, a := range acquisitions {
+		uses = append(uses, use{a.Called, a.Returned, a.Token, i})
 	}
 	follow(uses, func(top, next int) {
 		if a, b := acquisitions[next], acquisitions[top]; a.Shared && b.Shared && a.Token <= b.Token {
@@ -107,27 +106,23 @@ func later(acquisitions []Acquisition) (all []finding) {
 type use struct {
 	began, over time.Duration
 	token       int64
+	place       int
 }
 
 // follow calls see with the place of each use, and that of the one with the greatest token among
 // those that were over before it began, if there are any.
-func follow(uses []use, see func(top, next int)) {
-	var began []int
-	for i := range uses {
-		began = append(began, i)
-	}
-	over := slices.Clone(began)
-	sort.SliceStable(began, func(i, j int) bool { return uses[began[i]].began < uses[began[j]].began })
-	sort.SliceStable(over, func(i, j int) bool { return uses[over[i]].over < uses[over[j]].over })
-	done, top := 0, -1
+func follow(began []use, see func(top, next int)) {
+	over := slices.SortedStableFunc(slices.Values(began), func(a, b use) int { return cmp.Compare(a.over, b.over) })
+	slices.SortStableFunc(began, func(a, b use) int { return cmp.Compare(a.began, b.began) })
+	top := use{place: -1}
 	for _, next := range began {
-		for ; done < len(over) && uses[over[done]].over < uses[next].began; done++ {
-			if top < 0 || uses[over[done]].token > uses[top].token {
-				top = over[done]
+		for ; len(over) > 0 && over[0].over < next.began; over = over[1:] {
+			if top.place < 0 || over[0].token > top.token {
+				top = over[0]
 			}
 		}
-		if top >= 0 {
-			see(top, next)
+		if top.place >= 0 {
+			see(top.place, next.place)
 		}
 	}
 }

@@ -11,7 +11,14 @@ import (
 func (h *History) judgeWrites() {
 	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
 	for name, writes := range byName(h.Writes, func(w Event) string { return w.Name }) {
-		h.Violations = slices.Concat(h.Violations, lateWrites(writes), wrongRefusals(writes, acquisitions[name]))
+		h.Violations = append(h.Violations, lateWrites(writes)...)
+		for _, w := range writes {
+			greater := func(a Acquisition) bool { return a.Returned <= w.At && a.Token > w.Token }
+			// Accepted writes do not count: a process may die before it records one.
+			if w.Refused && !slices.ContainsFunc(acquisitions[name], greater) {
+				h.Violations = append(h.Violations, wrote(WrongRefusal, Event{}, w, "refused, although no token was greater: %v", written(w)))
+			}
+		}
 	}
 }
 
@@ -31,13 +38,13 @@ func lateWrites(writes []Event) (all []Violation) {
 	numbered := !slices.ContainsFunc(accepted, func(w Event) bool { return w.Value == 0 })
 	var uses []use
 	numbers := map[int64]Event{}
-	for _, w := range accepted {
-		if !numbered {
-			uses = append(uses, use{w.From, w.At, w.Token})
-			continue
+	for i, w := range accepted {
+		began, over := w.From, w.At
+		if numbered {
+			began, over = time.Duration(w.Value), time.Duration(w.Value)
 		}
-		uses = append(uses, use{time.Duration(w.Value), time.Duration(w.Value), w.Token})
-		if before, ok := numbers[w.Value]; ok {
+		uses = append(uses, use{began, over, w.Token, i})
+		if before, ok := numbers[w.Value]; ok && numbered {
 			all = append(all, wrote(LostWrite, before, w, "both are number %d: %v and %v", w.Value, written(before), written(w)))
 		}
 		numbers[w.Value] = w
@@ -47,17 +54,5 @@ func lateWrites(writes []Event) (all []Violation) {
 			all = append(all, wrote(LateWrite, before, w, "accepted late: %v after %v", written(w), written(before)))
 		}
 	})
-	return all
-}
-
-// wrongRefusals finds refused writes before whose end no greater token was granted. Accepted writes
-// do not count: a process may die before it records one.
-func wrongRefusals(writes []Event, acquisitions []Acquisition) (all []Violation) {
-	for _, w := range writes {
-		greater := func(a Acquisition) bool { return a.Returned <= w.At && a.Token > w.Token }
-		if w.Refused && !slices.ContainsFunc(acquisitions, greater) {
-			all = append(all, wrote(WrongRefusal, Event{}, w, "refused, although no token was greater: %v", written(w)))
-		}
-	}
 	return all
 }
