@@ -25,11 +25,9 @@ func (s Stretch) Length() time.Duration { return s.To - s.From }
 
 // free returns when the acquisition no longer excluded others: its minimum hold included.
 func (a Acquisition) free(end time.Duration) time.Duration {
-	switch {
-	case a.Lost != 0:
+	end = cmp.Or(a.Ended, a.Died, end)
+	if a.Lost != 0 {
 		end = max(a.Until, a.believedUntil())
-	case a.Ended != 0 || a.Died != 0:
-		end = cmp.Or(a.Ended, a.Died)
 	}
 	return max(end, a.Returned+a.MinHold)
 }
@@ -38,8 +36,8 @@ func (a Acquisition) free(end time.Duration) time.Duration {
 func (h *History) closed() (all []Stretch) {
 	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
 	for name, waits := range byName(h.Waits, func(w Wait) string { return w.Name }) {
-		c := closing{h.Faults, h.Rules.Recovery, acquisitions[name], waits}
-		all = append(all, c.stretches(h.Length)...)
+		c := closing{h, acquisitions[name], waits}
+		all = append(all, c.stretches()...)
 	}
 	slices.SortFunc(all, func(a, b Stretch) int {
 		return cmp.Or(cmp.Compare(b.Length(), a.Length()), cmp.Compare(a.Name, b.Name))
@@ -49,15 +47,14 @@ func (h *History) closed() (all []Stretch) {
 
 // A closing finds the stretches of one name.
 type closing struct {
-	faults       []Fault
-	recovery     time.Duration // after each
+	*History
 	acquisitions []Acquisition
 	waits        []Wait // at least one
 }
 
-func (c *closing) stretches(length time.Duration) []Stretch {
+func (c *closing) stretches() []Stretch {
 	slices.SortFunc(c.waits, func(a, b Wait) int { return cmp.Compare(a.From, b.From) })
-	gaps := c.gaps(length)
+	gaps := c.gaps()
 	longest, last := make([]Stretch, len(gaps)), make([]Stretch, len(gaps))
 	busy := time.Duration(math.MinInt64) // when the earlier waits have ended
 	for i, w := range c.waits {
@@ -83,14 +80,14 @@ func (c *closing) stretches(length time.Duration) []Stretch {
 // gaps returns, in order, the times in which no holder is known, and no fault affects all workers. A
 // gap ends where a lock may have been granted to a process that did not receive the grant: what
 // follows is another gap.
-func (c *closing) gaps(length time.Duration) (all []Stretch) {
+func (c *closing) gaps() (all []Stretch) {
 	var taken []Stretch
 	for _, a := range c.acquisitions {
-		taken = append(taken, Stretch{From: a.Returned, To: a.free(length), After: a.ID, Died: a.Died != 0})
+		taken = append(taken, Stretch{From: a.Returned, To: a.free(c.Length), After: a.ID, Died: a.Died != 0})
 	}
-	for _, f := range c.faults {
+	for _, f := range c.Faults {
 		if f.Server != "" {
-			taken = append(taken, Stretch{From: f.From, To: f.To + c.recovery})
+			taken = append(taken, Stretch{From: f.From, To: f.To + c.Rules.Recovery})
 		}
 	}
 	for _, w := range c.waits {
@@ -99,7 +96,7 @@ func (c *closing) gaps(length time.Duration) (all []Stretch) {
 		}
 	}
 	slices.SortFunc(taken, func(a, b Stretch) int { return cmp.Compare(a.From, b.From) })
-	taken = append(taken, Stretch{From: length, To: length})
+	taken = append(taken, Stretch{From: c.Length, To: c.Length})
 	last := Stretch{To: min(taken[0].From, c.waits[0].From)}
 	for _, t := range taken {
 		if t.From > last.To {
@@ -143,9 +140,9 @@ func (c *closing) shown(w Wait, gap Stretch, alone bool) Stretch {
 // healed returns when a worker has recovered from the last fault that affects it within a time; 0 if
 // there is none.
 func (c *closing) healed(worker string, from, to time.Duration) (end time.Duration) {
-	for _, f := range c.faults {
-		if f.From < to && f.To+c.recovery > from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
-			end = max(end, f.To+c.recovery)
+	for _, f := range c.Faults {
+		if f.From < to && f.To+c.Rules.Recovery > from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
+			end = max(end, f.To+c.Rules.Recovery)
 		}
 	}
 	return end

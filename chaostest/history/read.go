@@ -13,7 +13,8 @@ import (
 )
 
 // Read joins the event files of all processes of a run. A folder stands for the .jsonl files in it.
-// A file that [History.Write] wrote must be the only one.
+// A file that [History.Write] wrote must be the only one. The history starts with its first event, or
+// with one of kind [Start].
 func Read(files ...string) (*History, error) {
 	var events []Event
 	for _, name := range files {
