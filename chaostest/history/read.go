@@ -57,27 +57,54 @@ func parse(r io.Reader, events []Event) ([]Event, error) {
 
 const runPrefix = `{"engine":` // of the first line of a written history
 
-// lines returns what a written history has in its lines: what there is one of, and then the lists.
-func (h *History) lines() []any {
-	return []any{h, &h.Acquisitions, &h.Waits, &h.Writes, &h.Faults, &h.Wrong, &h.Violations, &h.Expected}
+// Write writes h as JSON lines, which Read reads: first what there is one of, then an object for each
+// element of a list, with the name of the list.
+func (h *History) Write(w io.Writer) error {
+	buffer := bufio.NewWriter(w)
+	lines := json.NewEncoder(buffer)
+	return cmp.Or(lines.Encode(h), put(lines, "acquisition", h.Acquisitions), put(lines, "wait", h.Waits), put(lines, "write", h.Writes),
+		put(lines, "fault", h.Faults), put(lines, "wrong", h.Wrong), put(lines, "violation", h.Violations), put(lines, "expected", h.Expected),
+		buffer.Flush())
 }
 
-// Write writes h as JSON lines, which Read reads.
-func (h *History) Write(w io.Writer) (err error) {
-	buffer := bufio.NewWriter(w)
-	for _, line := range h.lines() {
-		err = cmp.Or(err, json.NewEncoder(buffer).Encode(line))
+func put[T any](lines *json.Encoder, list string, all []T) (err error) {
+	for _, one := range all {
+		err = cmp.Or(err, lines.Encode(map[string]T{list: one}))
 	}
-	return cmp.Or(err, buffer.Flush())
+	return err
 }
 
 // decode reads what Write wrote.
 func decode(r io.Reader) (*History, error) {
 	h, lines := &History{}, json.NewDecoder(r)
-	for _, line := range h.lines() {
-		if err := lines.Decode(line); err != nil {
+	if err := lines.Decode(h); err != nil {
+		return nil, err
+	}
+	for {
+		var one struct {
+			Acquisition         *Acquisition
+			Wait                *Wait
+			Write, Wrong        *Event
+			Fault               *Fault
+			Violation, Expected *Violation
+		}
+		if err := lines.Decode(&one); errors.Is(err, io.EOF) {
+			return h, nil
+		} else if err != nil {
 			return nil, err
 		}
+		add(&h.Acquisitions, one.Acquisition)
+		add(&h.Waits, one.Wait)
+		add(&h.Writes, one.Write)
+		add(&h.Faults, one.Fault)
+		add(&h.Wrong, one.Wrong)
+		add(&h.Violations, one.Violation)
+		add(&h.Expected, one.Expected)
 	}
-	return h, nil
+}
+
+func add[T any](list *[]T, one *T) {
+	if one != nil {
+		*list = append(*list, *one)
+	}
 }
