@@ -155,7 +155,7 @@ func (l *Locker) newReport(ctx context.Context, req driver.Request) *report {
 	if untraced(ctx, &l.cfg) {
 		return nil
 	}
-	lock := TraceLock{Name: req.Name, Mode: req.Mode, Kind: cmp.Or(l.opts.Kind, KindLock), Engine: l.traits.Engine}
+	lock := TraceLock{Name: req.Name, Mode: req.Mode, Kind: l.kind(), Engine: l.traits.Engine}
 	r := &report{cfg: &l.cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{TraceLock: lock}}
 	r.ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: lock.Name, Mode: lock.Mode, Wait: req.Wait, Kind: lock.Kind, Engine: lock.Engine})
 	return r

@@ -83,7 +83,7 @@ func init() { heldlock.ReportStale = reportStale }
 func reportStale(ctx context.Context, resource, name string, token, floor int64) {
 	if l, ok := ctx.Value(heldlock.Named(name)).(*Lock); ok {
 		end(ctx, l.locker.renewer.cfg.Tracer.Stale, TraceStale{
-			Resource: resource, Name: name, Token: token, Floor: floor, Mode: l.lease.Mode, Kind: l.kind(), Engine: l.locker.renewer.engineName,
+			Resource: resource, Name: name, Token: token, Floor: floor, Mode: l.lease.Mode, Kind: l.locker.kind(), Engine: l.locker.renewer.engineName,
 		})
 	}
 }

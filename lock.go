@@ -1,7 +1,6 @@
 package fencelock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -111,12 +110,9 @@ func (l *Lock) announce() {
 	}
 }
 
-// kind returns what the lock is used for.
-func (l *Lock) kind() string { return cmp.Or(l.locker.opts.Kind, KindLock) }
-
 // traced returns l in the form that tracers get.
 func (l *Lock) traced() TraceLock {
-	return TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token, Kind: l.kind(), Engine: l.locker.renewer.engineName}
+	return TraceLock{Name: l.lease.Name, Mode: l.lease.Mode, Token: l.lease.Token, Kind: l.locker.kind(), Engine: l.locker.renewer.engineName}
 }
 
 // Name returns the name of the lock.

@@ -63,6 +63,9 @@ var hostname = sync.OnceValue(func() string {
 	return host
 })
 
+// kind returns what the locks of l are used for.
+func (l *Locker) kind() string { return cmp.Or(l.opts.Kind, KindLock) }
+
 // Options returns the options of l's acquisitions.
 func (l *Locker) Options() Options { return l.opts }
 

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
@@ -66,11 +64,7 @@ func (c *holdsCmd) Run(a *app) error {
 		}
 		c.Host = host
 	}
-	var status fencelock.Status
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		status, err = fencelock.New(engine, nil).Status(ctx, c.Name)
-		return err
-	})
+	status, err := a.status(c.Name)
 	if err != nil {
 		return err
 	}

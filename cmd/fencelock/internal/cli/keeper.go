@@ -78,14 +78,9 @@ func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watch
 func (c *acquireCmd) take(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
 	line := newWaitLine(a, c.Name, logEvery)
 	defer line.stop()
-	locker := fencelock.New(engine, nil).With(fencelock.Options{
+	take := c.from(fencelock.New(engine, nil).With(c.sharing.over(fencelock.Options{
 		TTL: c.TTL, Grace: c.grace(), MaxHold: c.MaxHold, Wait: c.Wait.limit, Note: c.Note, OnWait: line.update,
-		Shared: c.Shared || c.Limit > 0, Limit: c.Limit, Weight: c.Weight,
-	})
-	take := locker.Acquire
-	if c.atOnce() {
-		take = locker.TryAcquire
-	}
+	})))
 	return a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) })
 }
 

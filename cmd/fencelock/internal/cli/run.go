@@ -117,6 +117,13 @@ func (s *sharing) flags(f *pflag.FlagSet) {
 	f.Var(number{&s.Weight, 1}, "weight", "With --limit: count as N holders instead of 1.")
 }
 
+// over returns o with the options for sharing.
+func (s *sharing) over(o fencelock.Options) fencelock.Options {
+	o.Shared = s.Shared || s.Limit > 0 // a limit implies shared
+	o.Limit, o.Weight = s.Limit, s.Weight
+	return o
+}
+
 // check refuses values that make no sense together. A weight above the limit would wait for ever.
 func (s *sharing) check() error {
 	switch {
@@ -160,6 +167,14 @@ func (b *ifBusy) flags(cmd *cobra.Command, nonblock, wait, conflict string) {
 // atOnce reports whether the verb must not wait.
 func (b ifBusy) atOnce() bool { return b.Nonblock || b.Wait.given && b.Wait.limit == 0 }
 
+// from returns the function of locker that acquires a lock and waits as the verb does.
+func (b ifBusy) from(locker *fencelock.Locker) func(context.Context, string) (*fencelock.Lock, error) {
+	if b.atOnce() {
+		return locker.TryAcquire
+	}
+	return locker.Acquire
+}
+
 // check validates the flags.
 func (b ifBusy) check() error {
 	switch {
@@ -200,14 +215,7 @@ func (w *waitLimit) set(s string) (err error) {
 func (c *runCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		line := newWaitLine(a, c.Name, logEvery)
-		locker := c.locker(engine, fencelock.Options{
-			Shared:  c.Shared || c.Limit > 0, // a limit implies shared
-			Limit:   c.Limit,
-			Weight:  c.Weight,
-			Wait:    c.Wait.limit,
-			MinHold: c.MinHold,
-			OnWait:  line.update,
-		})
+		locker := c.locker(engine, c.sharing.over(fencelock.Options{Wait: c.Wait.limit, MinHold: c.MinHold, OnWait: line.update}))
 		lock, signals, err := a.await(c.taker(engine, locker))
 		line.stop()
 		if err != nil {
@@ -225,10 +233,7 @@ func (c *runCmd) Run(a *app) error {
 // the tick even if the lock is busy: with -n, a tick that comes due during the previous run is
 // skipped on every host.
 func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
-	take := locker.Acquire
-	if c.atOnce() {
-		take = locker.TryAcquire
-	}
+	take := c.from(locker)
 	if c.Tick == 0 {
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}

@@ -32,15 +32,20 @@ fencelock status nightly --json | jq '.holders[].pid'`,
 
 // Run prints the holders and waiters of a name. A name without holders and waiters is not an error.
 func (c *statusCmd) Run(a *app) error {
-	var status fencelock.Status
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		status, err = fencelock.New(engine, nil).Status(ctx, c.Name)
-		return err
-	})
+	status, err := a.status(c.Name)
 	if err != nil {
 		return err
 	}
 	return a.print(viewOf(status), describe(status))
+}
+
+// status returns the holders and waiters of a name.
+func (a *app) status(name string) (status fencelock.Status, err error) {
+	err = a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+		status, err = fencelock.New(engine, nil).Status(ctx, name)
+		return err
+	})
+	return status, err
 }
 
 // describe formats a status: the holders, oldest first, then the waiters in the order of the queue.
