@@ -46,13 +46,10 @@ func (h *History) Stats() Stats {
 		slices.Sort(waits)
 		s.WaitP50, s.WaitP99 = waits[n/2], waits[n*99/100]
 	}
-	sum, squares := 0.0, 0.0
 	for _, w := range h.Workers {
 		s.Turns = append(s.Turns, Turns{w.Name, turns[w.Name]})
-		n := float64(turns[w.Name])
-		sum, squares = sum+n, squares+n*n
 	}
-	s.Fairness = sum * sum / max(float64(len(s.Turns))*squares, 1)
+	s.Fairness = Fairness(s.Turns)
 	for _, w := range h.Writes {
 		if w.Refused {
 			s.Refused++
@@ -66,4 +63,15 @@ func (h *History) Stats() Stats {
 	closed := h.closed()
 	s.Closed = closed[:min(1, len(closed))]
 	return s
+}
+
+// Fairness returns Jain's index of turns: 1 if all are equal, 1/n if one of n workers has all, and 0
+// without turns.
+func Fairness(all []Turns) float64 {
+	sum, squares := 0.0, 0.0
+	for _, t := range all {
+		n := float64(t.Count)
+		sum, squares = sum+n, squares+n*n
+	}
+	return sum * sum / max(float64(len(all))*squares, 1)
 }

@@ -108,7 +108,8 @@ func (r *Report) add(o *Outcome) {
 	for rule, n := range s.Found {
 		all.Found[rule] += n
 	}
-	all.Turns, all.Fairness = together(all.Turns, s.Turns)
+	all.Turns = together(all.Turns, s.Turns)
+	all.Fairness = history.Fairness(all.Turns)
 }
 
 // smaller returns the smaller margin of those that are known.
@@ -119,18 +120,16 @@ func smaller(a, b history.Margin) history.Margin {
 	return a
 }
 
-// together adds turns, and returns Jain's index of them.
-func together(a, b []history.Turns) (all []history.Turns, fairness float64) {
-	count, sum, squares := map[string]int{}, 0.0, 0.0
+// together adds turns.
+func together(a, b []history.Turns) (all []history.Turns) {
+	count := map[string]int{}
 	for _, t := range slices.Concat(a, b) { // a round that was interrupted may lack workers
 		count[t.Worker] += t.Count
 	}
 	for _, worker := range slices.Sorted(maps.Keys(count)) {
-		n := float64(count[worker])
-		sum, squares = sum+n, squares+n*n
 		all = append(all, history.Turns{Worker: worker, Count: count[worker]})
 	}
-	return all, sum * sum / max(float64(len(all))*squares, 1)
+	return all
 }
 
 // Shrunk is the smallest list of faults after which a violation has occurred again.

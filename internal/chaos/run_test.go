@@ -71,16 +71,16 @@ func TestShrinkEnds(t *testing.T) {
 // none.
 func TestTogetherAddsByWorker(t *testing.T) {
 	t.Parallel()
-	all, fairness := together(nil, nil)
-	if len(all) != 0 || fairness != 0 {
+	all := together(nil, nil)
+	if fairness := history.Fairness(all); len(all) != 0 || fairness != 0 {
 		t.Errorf("without workers: %v, %v", all, fairness)
 	}
-	all, _ = together(all, []history.Turns{{Worker: "w0", Count: 1}, {Worker: "w1", Count: 2}})
-	all, fairness = together(all, []history.Turns{{Worker: "w1", Count: 1}, {Worker: "w2", Count: 1}})
+	all = together(all, []history.Turns{{Worker: "w0", Count: 1}, {Worker: "w1", Count: 2}})
+	all = together(all, []history.Turns{{Worker: "w1", Count: 1}, {Worker: "w2", Count: 1}})
 	if want := []history.Turns{{Worker: "w0", Count: 1}, {Worker: "w1", Count: 3}, {Worker: "w2", Count: 1}}; !slices.Equal(all, want) {
 		t.Errorf("turns %v, want %v", all, want)
 	}
-	if want := 25.0 / 33; fairness != want {
+	if fairness, want := history.Fairness(all), 25.0/33; fairness != want {
 		t.Errorf("fairness %v, want %v", fairness, want)
 	}
 }
