@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
 const (
@@ -55,7 +56,7 @@ func (r *Report) Violations() []history.Violation {
 // violation. Then it looks for fewer faults that show the violation. The report is not nil if a
 // round was carried out. An error says why the run could not go on.
 func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (report *Report, err error) {
-	err = on(func(h *host) {
+	err = hosttest.On("chaos", func(h *hosttest.Host) {
 		a := NewArena(h, c)
 		report = &Report{Engine: a.Own.Name, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}, Stats: history.Stats{Found: map[string]int{}}}
 		longest := roundLength

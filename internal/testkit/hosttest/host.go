@@ -1,6 +1,4 @@
-//go:build unix
-
-package chaos
+package hosttest
 
 import (
 	"context"
@@ -10,8 +8,9 @@ import (
 	"sync"
 )
 
-// A host starts servers outside of tests. It is a hosttest.TB.
-type host struct {
+// A Host starts servers outside of tests. It is a [TB].
+type Host struct {
+	name   string
 	ctx    context.Context // ends with the host
 	cancel context.CancelFunc
 
@@ -20,10 +19,10 @@ type host struct {
 	errs     []error
 }
 
-// on calls f with a host, and ends all that f has started. Its error is what f gave to Fatal, or the
+// On calls f with a host, and ends all that f has started. Its error is what f gave to Fatal, or the
 // failures.
-func on(f func(h *host)) error {
-	h := &host{}
+func On(name string, f func(h *Host)) error {
+	h := &Host{name: name}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { // ends with f, or as soon as that has called Fatal
@@ -36,7 +35,7 @@ func on(f func(h *host)) error {
 }
 
 // end does what Cleanup was given, also if some of it ends the goroutine by Fatal.
-func (h *host) end() {
+func (h *Host) end() {
 	h.cancel()
 	h.mu.Lock()
 	n := len(h.cleanups)
@@ -51,33 +50,33 @@ func (h *host) end() {
 	last()
 }
 
-func (h *host) Helper()                  {}
-func (h *host) Name() string             { return "chaos" }
-func (h *host) Context() context.Context { return h.ctx }
-func (h *host) Logf(string, ...any)      {} // what tests log is for their authors
+func (h *Host) Helper()                  {}
+func (h *Host) Name() string             { return h.name }
+func (h *Host) Context() context.Context { return h.ctx }
+func (h *Host) Logf(string, ...any)      {} // what tests log is for their authors
 
-func (h *host) Cleanup(f func()) {
+func (h *Host) Cleanup(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cleanups = append(h.cleanups, f)
 }
 
-func (h *host) Failed() bool {
+func (h *Host) Failed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.errs) > 0
 }
 
-func (h *host) Errorf(format string, args ...any) {
+func (h *Host) Errorf(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.errs = append(h.errs, fmt.Errorf(format, args...))
 }
 
-func (h *host) Fatalf(format string, args ...any) {
+func (h *Host) Fatalf(format string, args ...any) {
 	h.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-func (h *host) Error(args ...any) { h.Errorf("%s", fmt.Sprint(args...)) }
-func (h *host) Fatal(args ...any) { h.Fatalf("%s", fmt.Sprint(args...)) }
+func (h *Host) Error(args ...any) { h.Errorf("%s", fmt.Sprint(args...)) }
+func (h *Host) Fatal(args ...any) { h.Fatalf("%s", fmt.Sprint(args...)) }
