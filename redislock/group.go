@@ -20,6 +20,7 @@ type group struct {
 	waiters []*waiter
 	due     time.Time   // when to poll next
 	by      time.Time   // latest time of the next poll, so that the server does not drop this client
+	granted time.Time   // when the last grant arrived
 	lost    bool        // the server may have lost our requests
 	sample  clockSample // from the last answer
 }
@@ -50,16 +51,34 @@ func (g *group) advance(after time.Duration) {
 	}
 }
 
-// speak makes the next poll happen no later than after, even if postpone is called meanwhile.
-func (g *group) speak(after time.Duration) {
-	if at := time.Now().Add(after); at.Before(g.by) {
+// speak makes the next poll happen before a grant of this life expires, when the server drops this
+// client unless it has polled.
+func (g *group) speak(life time.Duration) {
+	after := life * 3 / 4
+	g.granted = time.Now()
+	if at := g.granted.Add(after); at.Before(g.by) {
 		g.by = at
 	}
 	g.advance(after)
 }
 
-// heard records that the server has answered a poll, which keeps this client alive there.
-func (g *group) heard() { g.by = time.Now().Add(maxSilence) }
+// heard records that the server has answered a poll, which keeps this client alive there. If a grant
+// has arrived since the poll was sent, the answer may be the older of the two and changes nothing.
+func (g *group) heard(sent time.Time) {
+	if g.granted.Before(sent) {
+		g.by = time.Now().Add(maxSilence)
+	}
+}
+
+// postpone makes the next poll happen after the given time, or earlier if the server would
+// otherwise drop this client as dead.
+func (g *group) postpone(after time.Duration) {
+	g.due = time.Now().Add(after)
+	if g.by.Before(g.due) {
+		g.due = g.by
+	}
+	g.nudge()
+}
 
 // shortest returns the shortest TTL of the requests, at most maxSilence.
 func (g *group) shortest() time.Duration {

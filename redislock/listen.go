@@ -221,16 +221,6 @@ func (q *waitQueue) schedulePoll(name string, after time.Duration) {
 	}
 }
 
-// postpone makes the next poll happen after the given time, or earlier if the server would
-// otherwise drop this client as dead.
-func (g *group) postpone(after time.Duration) {
-	g.due = time.Now().Add(after)
-	if g.by.Before(g.due) {
-		g.due = g.by
-	}
-	g.nudge()
-}
-
 // reportBroken tells a holder that its lock was broken. The message may concern an earlier hold,
 // which the token shows, or a grant that has not been taken yet. The hold is forgotten first, so
 // that the callback runs once. The callback runs without the mutex, since it may call the engine.

@@ -27,7 +27,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	}
 	g.waiters = append(g.waiters, w)
 	g.sample, w.sample = a.sample, a.sample
-	g.heard()
+	g.heard(a.sample.sent)
 	w.wake = make(chan struct{}, 1)
 	w.queued = w.msg == nil
 	g.advance(pause(a.position, a.blocked, w.req.TTL))
@@ -218,8 +218,8 @@ func (q *waitQueue) settle(g *group, now clockSample, position int, o blockedInf
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g.sample = now
-	g.heard()
-	g.due = time.Now().Add(pause(position, o, g.shortest()))
+	g.heard(now.sent)
+	g.postpone(pause(position, o, g.shortest()))
 	w := q.waiters[h.Owner]
 	return h, granted && w != nil && w.queued
 }

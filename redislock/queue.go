@@ -67,7 +67,7 @@ func (q *waitQueue) deliver(owner string, n grantMsg) bool {
 	}
 	w.tell(n)
 	if g := q.groups[w.req.Name]; g != nil && n.at > 0 {
-		g.speak(n.life * 3 / 4) // poll before the grant expires, or the server drops this client
+		g.speak(n.life)
 	}
 	return true
 }
