@@ -80,6 +80,8 @@ var rooms = []room{
 	{folder: "otelfencelock", imports: []string{".", "internal/lockmetrics", "go.opentelemetry.io/otel"}},
 	{folder: "promfencelock", imports: []string{".", "internal/lockmetrics", "github.com/prometheus/client_golang"}},
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
+	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/retry"}},
+	{folder: "internal/awslogin", imports: []string{}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/faults", "internal/testkit/redistest"}},

@@ -1,13 +1,18 @@
-// Package objecttest is a reference object server for tests: GET and conditional PUT as in RFC
-// 9110. It does not represent the server of any vendor.
+// Package objecttest is a reference object server for tests: GET, DELETE and conditional PUT as in
+// RFC 9110, and lists of objects as in S3. It does not represent the server of any vendor.
 package objecttest
 
 import (
+	"cmp"
 	"crypto/md5"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,9 +27,30 @@ type Server struct {
 	// Lax makes it ignore the conditions of a PUT. Set it before use.
 	Lax bool
 
-	mu      sync.Mutex // guards objects, hold
+	// Page is how many objects a list contains at most. 0 means 1000. Set it before use.
+	Page int
+
+	mu      sync.Mutex // guards all below
 	objects map[string][]byte
 	hold    *Held
+	answer  func(w http.ResponseWriter, r *http.Request, serve func()) bool
+	ahead   time.Duration
+}
+
+// Intercept calls f for each request from now on. serve lets the server execute the request and
+// discards its answer. If f returns false, the server then executes the request and answers it.
+// A nil f ends this.
+func (s *Server) Intercept(f func(w http.ResponseWriter, r *http.Request, serve func()) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = f
+}
+
+// SetClock makes the server's clock differ from this host's.
+func (s *Server) SetClock(ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = ahead
 }
 
 // Start starts a server, which is closed at the end of the test.
@@ -60,11 +86,23 @@ func (h *Held) Deliver() {
 	<-h.done
 }
 
-// ServeHTTP serves GET and PUT.
+// ServeHTTP serves the requests.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	answer, ahead := s.answer, s.ahead
+	s.mu.Unlock()
+	w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+	if answer == nil || !answer(w, r, func() { s.serve(httptest.NewRecorder(), r) }) {
+		s.serve(w, r)
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	key := r.URL.Path
-	switch r.Method {
-	case http.MethodGet:
+	switch {
+	case r.Method == http.MethodGet && r.URL.Query().Has("list-type"):
+		s.list(w, key, r.URL.Query())
+	case r.Method == http.MethodGet:
 		s.mu.Lock()
 		body, ok := s.objects[key]
 		s.mu.Unlock()
@@ -74,7 +112,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("ETag", etag(body))
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(body)))
-	case http.MethodPut:
+	case r.Method == http.MethodPut:
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client has gone
@@ -88,10 +126,50 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<-held.deliver
 			defer close(held.done)
 		}
-		w.WriteHeader(s.put(key, body, r.Header))
+		status := s.put(key, body, r.Header)
+		w.Header().Set("ETag", etag(body))
+		w.WriteHeader(status)
+	case r.Method == http.MethodDelete:
+		s.mu.Lock()
+		delete(s.objects, key)
+		s.mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}
+}
+
+// list answers ListObjectsV2 of a bucket, the path. The token of a page is the index of its first
+// object.
+func (s *Server) list(w http.ResponseWriter, bucket string, query url.Values) {
+	type content struct{ Key string }
+	var answer struct {
+		XMLName               xml.Name  `xml:"ListBucketResult"`
+		Contents              []content `xml:"Contents"`
+		NextContinuationToken string    `xml:",omitempty"`
+	}
+	s.mu.Lock()
+	var keys []string
+	for path := range s.objects {
+		if key, ok := strings.CutPrefix(path, bucket); ok && strings.HasPrefix(key, query.Get("prefix")) {
+			keys = append(keys, key)
+		}
+	}
+	s.mu.Unlock()
+	slices.Sort(keys)
+	first, _ := strconv.Atoi(query.Get("continuation-token"))
+	end := min(first+cmp.Or(s.Page, 1000), len(keys))
+	if end < len(keys) {
+		answer.NextContinuationToken = strconv.Itoa(end)
+	}
+	for _, key := range keys[min(first, end):end] {
+		if query.Get("encoding-type") == "url" {
+			key = url.QueryEscape(key)
+		}
+		answer.Contents = append(answer.Contents, content{key})
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	_ = xml.NewEncoder(w).Encode(answer) // the client may have gone
 }
 
 // put writes an object if the conditions of a request hold.
@@ -108,3 +186,10 @@ func (s *Server) put(key string, body []byte, header http.Header) (status int) {
 }
 
 func etag(body []byte) string { return fmt.Sprintf(`"%x"`, md5.Sum(body)) }
+
+// Len returns the number of objects.
+func (s *Server) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.objects)
+}

@@ -1,0 +1,233 @@
+package awslogin
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrNone means that no source has a login.
+var ErrNone = errors.New("no login found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, write ~/.aws/credentials, or give the container or the instance a role")
+
+// Login finds the keys with which requests are signed. It is safe for concurrent use.
+type Login struct {
+	client          *http.Client
+	service, region string
+	instance        string // URL of the instance's metadata
+
+	mu   sync.Mutex // guards keys
+	keys keys
+}
+
+// keys are a login. Temporary ones expire.
+type keys struct {
+	id, secret, token string
+	expires           time.Time
+}
+
+// Region returns the region to use: the given one, that of the environment, or us-east-1.
+func Region(region string) string {
+	return cmp.Or(region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
+}
+
+// New returns the login of this process for a service in a region. It does no I/O.
+func New(client *http.Client, service, region string) *Login {
+	return &Login{client: client, service: service, region: region, instance: cmp.Or(os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "http://169.254.169.254")}
+}
+
+// early is how long before they expire keys are renewed.
+const early = 5 * time.Minute
+
+// current returns keys that have not expired. It looks for them in the environment, the shared
+// credentials file, a role for a web identity token, the container's role and the instance's role.
+func (l *Login) current(ctx context.Context) (keys, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys.id != "" && (l.keys.expires.IsZero() || time.Until(l.keys.expires) > early) {
+		return l.keys, nil
+	}
+	for _, source := range []func(context.Context) (keys, error){environment, sharedFile, l.webIdentity, l.container, l.instanceRole} {
+		k, err := source(ctx)
+		if err != nil {
+			if time.Until(l.keys.expires) > 0 {
+				return l.keys, nil // the old ones are valid for some minutes more
+			}
+			return keys{}, err
+		}
+		if k.id != "" {
+			l.keys = k
+			return k, nil
+		}
+	}
+	return keys{}, ErrNone
+}
+
+func environment(context.Context) (keys, error) {
+	k := keys{id: os.Getenv("AWS_ACCESS_KEY_ID"), secret: os.Getenv("AWS_SECRET_ACCESS_KEY"), token: os.Getenv("AWS_SESSION_TOKEN")}
+	if k.secret == "" {
+		return keys{}, nil
+	}
+	return k, nil
+}
+
+// sharedFile reads the section of the profile from the shared credentials file.
+func sharedFile(context.Context) (keys, error) {
+	name := os.Getenv("AWS_SHARED_CREDENTIALS_FILE")
+	if name == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return keys{}, nil
+		}
+		name = filepath.Join(home, ".aws", "credentials")
+	}
+	file, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return keys{}, nil
+	}
+	if err != nil {
+		return keys{}, err
+	}
+	defer file.Close()
+	header := "[" + cmp.Or(os.Getenv("AWS_PROFILE"), "default") + "]"
+	values, inside := map[string]string{}, false
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			inside = line == header
+		} else if name, value, ok := strings.Cut(line, "="); ok && inside {
+			values[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	return keys{id: values["aws_access_key_id"], secret: values["aws_secret_access_key"], token: values["aws_session_token"]}, lines.Err()
+}
+
+// webIdentity assumes the role of a Kubernetes service account.
+func (l *Login) webIdentity(ctx context.Context) (keys, error) {
+	role, file := os.Getenv("AWS_ROLE_ARN"), os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE")
+	if role == "" || file == "" {
+		return keys{}, nil
+	}
+	token, err := os.ReadFile(file)
+	if err != nil {
+		return keys{}, err
+	}
+	form := url.Values{
+		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"}, "RoleArn": {role},
+		"RoleSessionName": {cmp.Or(os.Getenv("AWS_ROLE_SESSION_NAME"), "fencelock")}, "WebIdentityToken": {strings.TrimSpace(string(token))},
+	}
+	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_STS"), "https://sts."+l.region+".amazonaws.com/")
+	body, err := l.ask(ctx, http.MethodPost, endpoint, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, form.Encode())
+	if err != nil {
+		return keys{}, err
+	}
+	var answer struct {
+		ID      string    `xml:"AssumeRoleWithWebIdentityResult>Credentials>AccessKeyId"`
+		Secret  string    `xml:"AssumeRoleWithWebIdentityResult>Credentials>SecretAccessKey"`
+		Token   string    `xml:"AssumeRoleWithWebIdentityResult>Credentials>SessionToken"`
+		Expires time.Time `xml:"AssumeRoleWithWebIdentityResult>Credentials>Expiration"`
+	}
+	if err := xml.Unmarshal(body, &answer); err != nil || answer.ID == "" {
+		return keys{}, fmt.Errorf("the role %s: unexpected answer (%w)", role, err)
+	}
+	return keys{answer.ID, answer.Secret, answer.Token, answer.Expires}, nil
+}
+
+// container asks the agent that the environment names, on ECS and with EKS Pod Identity.
+func (l *Login) container(ctx context.Context) (keys, error) {
+	address := os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+	if path := os.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"); path != "" {
+		address = "http://169.254.170.2" + path
+	}
+	if address == "" {
+		return keys{}, nil
+	}
+	token := os.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+	if file := os.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return keys{}, err
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	header := http.Header{}
+	if token != "" {
+		header.Set("Authorization", token)
+	}
+	body, err := l.ask(ctx, http.MethodGet, address, header, "")
+	if err != nil {
+		return keys{}, err
+	}
+	return temporary(body)
+}
+
+// instanceRole asks for the role of the instance. It asks for a session first, as version 2 of the
+// instance metadata service requires.
+func (l *Login) instanceRole(ctx context.Context) (keys, error) {
+	if strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
+		return keys{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // elsewhere nobody answers at this address
+	defer cancel()
+	session, err := l.ask(ctx, http.MethodPut, l.instance+"/latest/api/token", http.Header{"X-Aws-Ec2-Metadata-Token-Ttl-Seconds": {"300"}}, "")
+	if err != nil {
+		return keys{}, fmt.Errorf("%w (and the instance's metadata: %w)", ErrNone, err)
+	}
+	header := http.Header{"X-Aws-Ec2-Metadata-Token": {string(session)}}
+	path := l.instance + "/latest/meta-data/iam/security-credentials/"
+	role, err := l.ask(ctx, http.MethodGet, path, header, "")
+	if err != nil {
+		return keys{}, fmt.Errorf("%w (and the instance's role: %w)", ErrNone, err)
+	}
+	first, _, _ := strings.Cut(string(role), "\n")
+	body, err := l.ask(ctx, http.MethodGet, path+first, header, "")
+	if err != nil {
+		return keys{}, err
+	}
+	return temporary(body)
+}
+
+// temporary parses keys as the container's agent and the instance give them.
+func temporary(body []byte) (keys, error) {
+	var answer struct {
+		AccessKeyID     string `json:"AccessKeyId"`
+		SecretAccessKey string
+		Token           string
+		Expiration      time.Time
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.AccessKeyID == "" {
+		return keys{}, fmt.Errorf("the role's login: unexpected answer (%w)", err)
+	}
+	return keys{answer.AccessKeyID, answer.SecretAccessKey, answer.Token, answer.Expiration}, nil
+}
+
+// ask sends a request and returns the body of a successful answer.
+func (l *Login) ask(ctx context.Context, method, address string, header http.Header, body string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header = header
+	answer, err := l.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err == nil && answer.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s: %s", r.URL.Redacted(), answer.Status)
+	}
+	return text, err
+}

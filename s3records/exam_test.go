@@ -1,0 +1,89 @@
+package s3records_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/internal/testkit/objecttest"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/s3records"
+)
+
+// login sets a login for all requests of a test.
+func login(t testing.TB) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+}
+
+// open returns records on a server.
+func open(s *objecttest.Server) *s3records.Records {
+	return s3records.New("bucket", &s3records.Config{Endpoint: s.URL, Prefix: "some where/"})
+}
+
+// world is a bucket, beside a memory that has the locks which some of the cases take.
+type world struct {
+	server *objecttest.Server
+	locks  *memlock.Engine
+	mend   chan struct{}
+}
+
+func (w *world) Client(testing.TB) drivertest.Client {
+	return client{w.locks.Client(), open(w.server)}
+}
+
+func (w *world) Restart(testing.TB) {}
+
+func (w *world) Cut(testing.TB) {
+	w.mend = make(chan struct{})
+	w.server.Intercept(func(_ http.ResponseWriter, r *http.Request, _ func()) bool {
+		select {
+		case <-w.mend:
+		case <-r.Context().Done():
+		}
+		return false
+	})
+}
+
+func (w *world) Mend(testing.TB) {
+	w.server.Intercept(nil)
+	close(w.mend)
+}
+
+// client has the locks of a memory and the records of a bucket.
+type client struct {
+	*memlock.Engine
+	records driver.Records
+}
+
+func (c client) Records() driver.Records { return c.records }
+func (c client) Kill(testing.TB)         { c.Engine.Kill() }
+func (c client) Freeze(testing.TB)       { c.Engine.Freeze() }
+func (c client) Thaw(testing.TB)         { c.Engine.Thaw() }
+
+// TestExam runs the cases of the conformance suite that are about records.
+func TestExam(t *testing.T) {
+	login(t)
+	asked := 0
+	for _, c := range drivertest.Cases() {
+		if !strings.HasPrefix(c.Name, "record-") {
+			continue
+		}
+		asked++
+		t.Run(c.Name, func(t *testing.T) {
+			c.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
+				s := objecttest.Start(t)
+				s.Page = 7
+				return &world{server: s, locks: memlock.New(nil)}
+			}})
+			if t.Skipped() {
+				t.Error("was not asked")
+			}
+		})
+	}
+	if asked == 0 {
+		t.Error("no case is about records")
+	}
+}
