@@ -8,7 +8,7 @@ GO ?= go
 PARALLEL = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PACKAGES = $(shell getconf _NPROCESSORS_ONLN)
 # The slowest packages start first.
-LONG = ./cmd/fencelock/internal/cli ./pglock ./redislock ./internal/testkit/nemesis
+LONG = ./cmd/fencelock/internal/cli ./pglock ./redislock ./cmd/fencelock/internal/nemesis
 # Without debugger tables a test binary is linked in a third of the time. Stack traces and reports of
 # the race detector do not need them.
 LINK = -ldflags=-w
@@ -110,7 +110,7 @@ slow: cc redis postgres ## repeat engine and fault tests many times, to find rar
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./redlock/... ./cron/... ./election/... ./semaphore/... ./idempotent/... ./optimistic/... ./ratelimit/... ./cmd/... ./examples/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./internal/testkit/nemesis
+	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./cmd/fencelock/internal/nemesis
 
 .PHONY: matrix
 matrix: cc redis ## the Redis tests on each installed server, and on REDIS="/path/redis-server ..."

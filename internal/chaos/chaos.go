@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ import (
 type Config struct {
 	Engine   string        // one of Engines: its servers are started
 	Own      *Own          // or an engine that runs already
+	Open     Opener        // opens the engine of a URL
 	Workers  int           // processes; 5 by default
 	Twins    int           // how many locks there are of each kind; 3 by default
 	TTL      time.Duration // of the locks; 1 s by default
@@ -52,8 +54,14 @@ type Own struct {
 	URL   string // for Open
 	Names string // what the names of locks begin with
 	Local bool   // there are no connections that could be disturbed
-	Open  Opener
 }
+
+// A Dialer connects to an address, such as "host:6379".
+type Dialer = func(ctx context.Context, addr string) (net.Conn, error)
+
+// An Opener opens the engine of a URL, with connections made by dial unless that is nil, and returns
+// what closes it.
+type Opener func(ctx context.Context, url string, dial Dialer) (driver.Engine, func() error, error)
 
 // Engines returns the names of the engines whose servers can be started.
 func Engines() []string { return slices.Sorted(maps.Keys(kinds)) }
@@ -75,8 +83,9 @@ type Arena struct {
 	servers servers
 	ahead   time.Duration // how far the clock of the last server is
 
-	mu   sync.Mutex        // guards ways
-	ways [][]*faults.Proxy // of each worker: one for each server
+	gates []string          // of each worker: where it asks for its ways
+	mu    sync.Mutex        // guards ways
+	ways  [][]*faults.Proxy // of each worker: one for each server
 
 	last map[string]history.Acquisition // those with the greatest tokens of earlier rounds, by the shared clock
 }
@@ -91,11 +100,8 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 	a := &Arena{Config: c, t: t, last: map[string]history.Acquisition{}, ways: make([][]*faults.Proxy, c.Workers)}
 	a.kind = c.kind()
 	if c.Own == nil {
-		a.Own = &Own{Name: c.Engine}
 		a.servers = a.kind.start(t)
-	}
-	if a.servers.known == nil {
-		a.servers.known = a.servers.addrs
+		a.Own = &Own{Name: c.Engine, URL: a.kind.urlOf(a.servers, c.TTL)}
 	}
 	if a.kind.fresh {
 		a.initialise()
@@ -104,6 +110,7 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 		for _, addr := range a.servers.addrs {
 			a.addWay(worker, addr)
 		}
+		a.openGate(worker)
 	}
 	if a.Faults == nil {
 		a.Faults = a.kind.safe
@@ -146,55 +153,13 @@ func (o *Own) extra(ttl time.Duration, workers int) time.Duration {
 	return ttl + waiter
 }
 
-// addWay starts a proxy through which a worker reaches an address.
-func (a *Arena) addWay(worker int, addr string) *faults.Proxy {
-	p, err := faults.NewProxy(addr)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.t.Cleanup(func() { _ = p.Close() })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ways[worker] = append(a.ways[worker], p)
-	return p
-}
-
-// everyServer stands for all servers of a worker.
-const everyServer = -1
-
-// waysOf returns the ways of a worker to a server, or to all.
-func (a *Arena) waysOf(worker, server int) []*faults.Proxy {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if ways := a.ways[worker]; server == everyServer || server >= len(ways) {
-		return slices.Clone(ways)
-	}
-	return a.ways[worker][server : server+1]
-}
-
-// known is how a worker finds the servers that were started.
-func (a *Arena) known(worker int) known {
-	k := known{Addrs: a.servers.known, Ways: map[string]string{}, TTL: a.TTL}
-	for i := range a.servers.addrs {
-		k.Ways[k.Addrs[i]] = a.waysOf(worker, i)[0].Addr()
-	}
-	return k
-}
-
 // open opens the engine without any fault on the way.
 func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
-	if a.Engine == "" {
-		engine, end, err := a.Own.Open(ctx, a.Own.URL, nil)
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		return engine, end
-	}
-	engine, err := a.kind.open(known{Addrs: a.servers.known, TTL: a.TTL})
+	engine, end, err := a.Open(ctx, a.Own.URL, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return engine, closing(engine)
+	return engine, end
 }
 
 // initialise declares the servers new.

@@ -7,10 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 )
 
 // startCluster starts a Cluster of masters. Nobody calls one dead that stands still.
@@ -46,8 +44,4 @@ func startCluster(t hosttest.TB) servers {
 	}
 	s.settle = func() { c.WaitOK(t) }
 	return s
-}
-
-func openCluster(k known) (driver.Engine, error) {
-	return openRedis(k.option(k.Addrs...), k.TTL, redislock.Config{})
 }

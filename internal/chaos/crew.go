@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -29,8 +28,8 @@ type member struct {
 func (r *round) launch(worker int) {
 	r.births++
 	j := job{
-		Kind: r.Engine, Known: r.known(worker), URL: r.Own.URL, Names: r.Own.Names, Twins: r.Twins, Worker: lane(worker), Process: fmt.Sprintf("%s-%d", lane(worker), r.births),
-		Dir: r.dir, Seed: r.seed<<16 + r.births, Sabotage: r.Sabotage,
+		URL: r.Own.URL, Gate: r.gates[worker], TTL: r.TTL, Names: r.Own.Names, Twins: r.Twins, Worker: lane(worker),
+		Process: fmt.Sprintf("%s-%d", lane(worker), r.births), Dir: r.dir, Seed: r.seed<<16 + r.births, Sabotage: r.Sabotage,
 	}
 	if r.Rate > 0 {
 		j.Pause = time.Duration(float64(r.Workers*hands) / r.Rate * float64(time.Second))
@@ -42,7 +41,9 @@ func (r *round) launch(worker int) {
 	m := &member{cmd: exec.Command(exe), first: make(chan struct{}), read: make(chan struct{})}
 	m.cmd.Env = append(os.Environ(), envWorker+"=1")
 	m.cmd.Stderr = os.Stderr
-	m.cmd.SysProcAttr = tied()
+	// An interrupt typed at the terminal reaches the harness only. When that ends, the worker's input
+	// does; the kernel continues one that is frozen, since its group has become an orphan.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	m.in, err = m.cmd.StdinPipe()
 	out, err2 := m.cmd.StdoutPipe()
 	if err := cmp.Or(err, err2, m.cmd.Start()); err != nil {
@@ -50,27 +51,19 @@ func (r *round) launch(worker int) {
 	}
 	r.crew[worker] = m
 	_ = json.NewEncoder(m.in).Encode(j) // a worker that has died is noticed when it is awaited
-	go r.hear(m, worker, out)
+	go r.count(m, out)
 }
 
-// hear reads what a worker says until it ends.
-func (r *round) hear(m *member, worker int, out io.Reader) {
+// count counts a worker's acquisitions until it ends.
+func (r *round) count(m *member, out io.Reader) {
 	defer close(m.read)
-	lines, answers := bufio.NewScanner(out), json.NewEncoder(m.in)
-	told, once := 0, sync.OnceFunc(func() { close(m.first) })
-	for lines.Scan() {
-		var said message
-		if json.Unmarshal(lines.Bytes(), &said) != nil {
-			continue
+	once := sync.OnceFunc(func() { close(m.first) })
+	for some := make([]byte, 64); ; once() {
+		n, err := out.Read(some)
+		if err != nil {
+			return
 		}
-		if said.Dial != "" {
-			_ = answers.Encode(way{said.Dial, r.wayTo(worker, said.Dial)})
-		}
-		if said.Acquired > told {
-			r.Live.Acquired.Add(int64(said.Acquired - told))
-			told = said.Acquired
-			once()
-		}
+		r.Live.Acquired.Add(int64(n))
 	}
 }
 
@@ -152,14 +145,4 @@ func (r *round) kill(worker int) {
 	if err := r.deaths.Write(history.Event{Worker: lane(worker), Kind: history.Death}); err != nil {
 		r.t.Errorf("seed %d: %v", r.seed, err)
 	}
-}
-
-// wayTo returns the way of a worker to an address that is not one of a server that was started.
-func (r *round) wayTo(worker int, addr string) string {
-	for _, p := range r.waysOf(worker, everyServer) {
-		if p.Target() == addr {
-			return p.Addr()
-		}
-	}
-	return r.addWay(worker, addr).Addr()
 }

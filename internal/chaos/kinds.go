@@ -3,19 +3,18 @@
 package chaos
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/filelock"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
-	"github.com/fencelock/fencelock/redislock"
 )
 
 // A kind of engine: its servers, how to reach them, and what may happen to them.
 type kind struct {
 	start  func(hosttest.TB) servers
-	open   func(known) (driver.Engine, error)
+	url    string        // with HOSTS for what clients know, and TTL for that of the locks
 	fresh  bool          // its servers must be declared new
 	safe   []string      // faults after which the engine promises one holder
 	unsafe []string      // faults of which its page says that they are unsafe
@@ -41,51 +40,56 @@ var (
 	careful = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", strconv.Itoa(int(replicaLag.Seconds()))}
 )
 
-var kinds map[string]kind
+var kinds = map[string]kind{
+	"files": {start: startFiles, url: "file://HOSTS", safe: processes},
+	"redis": {
+		start: func(t hosttest.TB) servers { return startRedis(t, 1, durable...) },
+		url:   "redis://HOSTS?timeout=TTL",
+		safe:  redisFaults, unsafe: []string{clock, flush},
+	},
+	"redis-quarantine": {
+		start: func(t hosttest.TB) servers { return startRedis(t, 1) },
+		url:   "redis://HOSTS?timeout=TTL&quarantine=on&max-ttl=TTL",
+		fresh: true, safe: append([]string{flush}, redisFaults...), unsafe: []string{clock}, extra: oneTTL,
+	},
+	"redlock": {
+		start: func(t hosttest.TB) servers { return startRedis(t, 3) },
+		url:   "redlock://HOSTS?timeout=TTL&max-ttl=TTL",
+		fresh: true, safe: append([]string{flush}, redisFaults...), unsafe: []string{clock}, extra: oneTTL,
+	},
+	"sentinel": {
+		start: func(t hosttest.TB) servers { return startSentinel(t) },
+		url:   "redis+sentinel://HOSTS/fencelock?timeout=TTL",
+		safe:  sentinelFaults, rest: 3 * time.Second, overlaps: true,
+	},
+	"sentinel-quarantine": {
+		start: func(t hosttest.TB) servers { return startSentinel(t, careful...) },
+		url:   fmt.Sprintf("redis+sentinel://HOSTS/fencelock?timeout=TTL&quarantine=on&max-ttl=TTL&replica-lag=%v", replicaLag),
+		fresh: true, safe: sentinelFaults, rest: 7 * time.Second,
+		extra: func(ttl time.Duration, _ int) time.Duration { return ttl + replicaLag + 2*time.Second }, // the quarantine
+	},
+	"cluster": {
+		start: startCluster,
+		url:   "redis+cluster://HOSTS?timeout=TTL",
+		safe:  append([]string{move, move, move, storm, pause, crash, busy, twice}, network...),
+		extra: func(ttl time.Duration, workers int) time.Duration { return time.Duration(workers) * ttl }, // a dead process that waited costs a grant
+	},
+	"postgres": {
+		start: startPostgres,
+		url:   "postgres://postgres@HOSTS/postgres?sslmode=disable&connect_timeout=1&max-ttl=TTL",
+		safe:  append([]string{storm, pause, crash, clock, still, full}, network...),
+	},
+}
 
-func init() { // the workers' functions refer to it
-	kinds = map[string]kind{
-		"files": {start: startFiles, open: openFiles, safe: processes},
-		"redis": {
-			start: func(t hosttest.TB) servers { return startRedis(t, 1, durable...) },
-			open:  openSingle(redislock.Config{}),
-			safe:  redisFaults, unsafe: []string{clock, flush},
-		},
-		"redis-quarantine": {
-			start: func(t hosttest.TB) servers { return startRedis(t, 1) },
-			open:  openSingle(redislock.Config{Quarantine: true}),
-			fresh: true, safe: append([]string{flush}, redisFaults...), unsafe: []string{clock}, extra: oneTTL,
-		},
-		"redlock": {
-			start: func(t hosttest.TB) servers { return startRedis(t, 3) },
-			open:  openRedlock,
-			fresh: true, safe: append([]string{flush}, redisFaults...), unsafe: []string{clock}, extra: oneTTL,
-		},
-		"sentinel": {
-			start: func(t hosttest.TB) servers { return startSentinel(t) },
-			open:  openSentinel(redislock.Config{}),
-			safe:  sentinelFaults, rest: 3 * time.Second, overlaps: true,
-		},
-		"sentinel-quarantine": {
-			start: func(t hosttest.TB) servers { return startSentinel(t, careful...) },
-			open:  openSentinel(redislock.Config{Quarantine: true, ReplicaLag: replicaLag}),
-			fresh: true, safe: sentinelFaults, rest: 7 * time.Second,
-			extra: func(ttl time.Duration, _ int) time.Duration { return ttl + replicaLag + 2*time.Second }, // the quarantine
-		},
-		"cluster": {
-			start: startCluster, open: openCluster,
-			safe:  append([]string{move, move, move, storm, pause, crash, busy, twice}, network...),
-			extra: func(ttl time.Duration, workers int) time.Duration { return time.Duration(workers) * ttl }, // a dead process that waited costs a grant
-		},
-		"postgres": {
-			start: startPostgres, open: openPostgres,
-			safe: append([]string{storm, pause, crash, clock, still, full}, network...),
-		},
+// urlOf returns the URL of the engine on servers. Commands accept no bound of a TTL below a second.
+func (k kind) urlOf(s servers, ttl time.Duration) string {
+	hosts := s.hosts
+	if hosts == nil {
+		hosts = s.addrs
 	}
+	return strings.NewReplacer("HOSTS", strings.Join(hosts, ","), "TTL", max(ttl, time.Second).String()).Replace(k.url)
 }
 
 func startFiles(t hosttest.TB) servers {
-	return servers{known: []string{hosttest.Dir(t, "fencelock-chaos-files-")}}
+	return servers{hosts: []string{hosttest.Dir(t, "fencelock-chaos-files-")}}
 }
-
-func openFiles(k known) (driver.Engine, error) { return filelock.New(k.Addrs[0], nil), nil }

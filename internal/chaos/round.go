@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -51,8 +50,6 @@ type Outcome struct {
 
 // Round carries out a plan and judges what came of it. If ctx ends, the round ends early, in order.
 func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length time.Duration) *Outcome {
-	runtime.LockOSThread() // the kernel kills the workers when the thread that made them ends
-	defer runtime.UnlockOSThread()
 	dir, err := os.MkdirTemp(hosttest.DataRoot(), "fencelock-chaos-")
 	if err != nil {
 		a.t.Fatal(err)

@@ -10,11 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 )
 
 const (
@@ -45,6 +43,7 @@ func startSentinel(t hosttest.TB, settings ...string) servers {
 			s.known[i] = w.Known(r)
 		}
 	}
+	s.hosts = s.known[pair:]
 	s.master = func() int { return slices.Index(s.known, w.Agreed()) }
 	s.promote = func() { _, _ = w.Sentinels()[0].TryDo("SENTINEL", "FAILOVER", w.MasterName()) }
 	s.isolate = func(i int) (heal func()) {
@@ -87,15 +86,6 @@ func demote(s servers, all []*redistest.Redis, i int) {
 	if role(i) == "master" && role(m) == "master" {
 		host, port, _ := net.SplitHostPort(s.known[m])
 		_, _ = all[i].TryDo("REPLICAOF", host, port)
-	}
-}
-
-func openSentinel(cfg redislock.Config) func(known) (driver.Engine, error) {
-	return func(k known) (driver.Engine, error) {
-		o := k.option(k.Addrs[pair:]...)
-		o.Sentinel.MasterSet = "fencelock"
-		o.Sentinel.TopologyRefreshInterval = 5 * time.Second
-		return openRedis(o, k.TTL, cfg)
 	}
 }
 

@@ -4,8 +4,6 @@ package chaos
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -13,28 +11,24 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/rueidis"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/pglock"
-	"github.com/fencelock/fencelock/redislock"
-	"github.com/fencelock/fencelock/redlock"
 )
 
 // servers are those of one engine.
 type servers struct {
 	addrs  []string // where they listen
 	known  []string // by which clients know them, in the same order; nil means addrs
+	hosts  []string // in the URL; nil means addrs
 	pause  func(i int)
 	resume func(i int)
 	crash  func(i int, r *rand.Rand)                   // and starts it again
 	cut    func(i int, r *rand.Rand)                   // ends about half of the connections
 	busy   func(i int, d time.Duration) (await func()) // Redis: runs a script for that long
 	flush  func(i int)                                 // Redis: deletes all data
-	clock  func(ahead time.Duration)                   // sets that of the last server; nil if it cannot be set
+	clock  *hosttest.Clock                             // of the last server; nil if it cannot be set
 
 	still func() (thaw func())  // PostgreSQL: stops what serves one of the connections
 	fill  func() (empty func()) // PostgreSQL: fills the lock table
@@ -47,28 +41,13 @@ type servers struct {
 	settle  func()                                       // waits until all servers serve
 }
 
-// known is how a client knows the servers, and the way that it takes to each.
-type known struct {
-	Addrs []string
-	Ways  map[string]string // by address; an address without one is dialled as it is
-	TTL   time.Duration     // the longest of a lock
-}
-
-// dial connects to an address on its way.
-func (k known) dial(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-	if way, ok := k.Ways[addr]; ok {
-		addr = way
-	}
-	return d.DialContext(ctx, "tcp", addr)
-}
-
 func startRedis(t hosttest.TB, n int, settings ...string) servers {
 	var all []*redistest.Redis
 	for range n - 1 {
 		all = append(all, redistest.StartRedis(t, settings...))
 	}
-	last, clock := redisWithClock(t, settings)
-	s := redisServers(t, append(all, last))
+	clock := hosttest.ClockIfPossible(t)
+	s := redisServers(t, append(all, redistest.StartRedisBy(t, clock, settings...)))
 	s.clock = clock
 	return s
 }
@@ -114,46 +93,9 @@ local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] e
 local stop = now() + ARGV[1]
 while now() < stop do end`
 
-// option is what a client of the known servers needs.
-func (k known) option(addrs ...string) rueidis.ClientOption {
-	return rueidis.ClientOption{
-		InitAddress: addrs, DisableCache: true, DialCtxFn: k.dial, RingScaleEachConn: 5,
-		ConnWriteTimeout: k.TTL, Dialer: net.Dialer{Timeout: k.TTL},
-	}
-}
-
-// single is the option for one server by itself.
-func (k known) single(addr string) rueidis.ClientOption {
-	o := k.option(addr)
-	o.ForceSingleClient = true
-	return o
-}
-
-func openRedis(o rueidis.ClientOption, ttl time.Duration, cfg redislock.Config) (driver.Engine, error) {
-	client, err := rueidis.NewClient(o)
-	if err != nil {
-		return nil, err
-	}
-	cfg.MaxTTL, cfg.RetryTimeout = ttl, ttl
-	return redislock.New(client, &cfg), nil
-}
-
-// openSingle opens one server.
-func openSingle(cfg redislock.Config) func(known) (driver.Engine, error) {
-	return func(k known) (driver.Engine, error) { return openRedis(k.single(k.Addrs[0]), k.TTL, cfg) }
-}
-
-func openRedlock(k known) (driver.Engine, error) {
-	var nodes []redlock.Node
-	for _, addr := range k.Addrs {
-		nodes = append(nodes, redlock.NewLazy(func() (rueidis.Client, error) { return rueidis.NewClient(k.single(addr)) }))
-	}
-	return redlock.New(nodes, &redlock.Config{MaxTTL: k.TTL, RetryTimeout: k.TTL}), nil
-}
-
 func startPostgres(t hosttest.TB) servers {
-	pg, clock := postgresWithClock(t, []string{"max_connections=400", "max_locks_per_transaction=10"})
-	s := servers{clock: clock}
+	s := servers{clock: hosttest.ClockIfPossible(t)}
+	pg := pgtest.StartPostgresBy(t, s.clock, "max_connections=400", "max_locks_per_transaction=10")
 	s.addrs = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(pg.Port()))}
 	s.pause = func(int) { pg.Freeze(t) }
 	s.resume = func(int) { pg.Thaw(t) }
@@ -201,20 +143,4 @@ func startPostgres(t hosttest.TB) servers {
 		return func() { _ = conn.Close(t.Context()) }
 	}
 	return s
-}
-
-func openPostgres(k known) (driver.Engine, error) {
-	dsn := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=1", k.Addrs[0])
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return nil, err
-	}
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return k.dial(ctx, addr, &net.Dialer{}, nil)
-	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
-	if err != nil {
-		return nil, err
-	}
-	return pglock.New(pool, &pglock.Config{MaxTTL: k.TTL}), nil
 }

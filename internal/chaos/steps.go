@@ -92,7 +92,7 @@ func (r *round) onServing(f Fault, random *rand.Rand) (undo func()) {
 // setClock sets the clock of the last server.
 func (r *round) setClock(ahead time.Duration) {
 	r.ahead = ahead
-	r.servers.clock(ahead)
+	r.servers.clock.Set(ahead)
 }
 
 // pause makes a server stand still while there is a fault that wants it.

@@ -4,14 +4,18 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/signal"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/chaostest/history"
@@ -44,10 +48,51 @@ func names(prefix string, twins int) []string {
 // minimumOf is the minimum hold, at most.
 func minimumOf(ttl time.Duration) time.Duration { return ttl / 2 }
 
+// envWorker makes a program that calls Main a worker. Its job is a line on its input, and each
+// acquisition a byte of its output. It ends with its input.
+const envWorker = "FENCELOCK_CHAOS_WORKER"
+
+// A job is what a worker has to do.
+type job struct {
+	URL      string // of the engine; it may hold a password
+	Gate     string // where it asks for its ways
+	TTL      time.Duration
+	Names    string // what the names of all locks begin with
+	Twins    int    // how many names there are of each kind
+	Worker   string // the lane
+	Process  string // the name of this process, unique in the run
+	Dir      string // of the histories and the guarded counters
+	Seed     uint64
+	Sabotage string
+	Pause    time.Duration // between two calls of a hand, at least
+}
+
+// Main serves as a worker if this process was started as one, and does not return then. A program
+// or a test binary that runs rounds calls it first.
+func Main(open Opener) {
+	if os.Getenv(envWorker) == "" {
+		return
+	}
+	var j job
+	in := json.NewDecoder(os.Stdin)
+	if in.Decode(&j) != nil {
+		os.Exit(1) // the harness has ended
+	}
+	go func() {
+		_ = in.Decode(&struct{}{}) // nothing follows until the harness ends, and this process with it
+		os.Exit(1)
+	}()
+	if err := j.work(open); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
 // work takes locks until the process is killed, or until SIGTERM tells it to end in
 // order: then its waits are cancelled, its locks are released, and its engine is closed. An
 // interrupt typed at a terminal is for the harness.
-func (j job) work(w *wire, open Opener) error {
+func (j job) work(open Opener) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -55,60 +100,35 @@ func (j job) work(w *wire, open Opener) error {
 	if err != nil {
 		return err
 	}
-	engine, end, err := j.open(ctx, w, open)
-	for err != nil && ctx.Err() == nil { // the server may be down
+	engine, end, err := open(ctx, j.URL, j.dial)
+	for ; err != nil; engine, end, err = open(ctx, j.URL, j.dial) { // the server may be down
+		if ctx.Err() != nil {
+			return nil // nothing was taken
+		}
 		time.Sleep(10 * time.Millisecond)
-		engine, end, err = j.open(ctx, w, open)
 	}
-	if err != nil {
-		return nil // nothing was taken
-	}
-	locks := fencelock.New(sabotaged(engine, j.Sabotage), &fencelock.Config{ReleaseTimeout: j.Known.TTL})
-	ended := make(chan error)
+	locks := fencelock.New(sabotaged(engine, j.Sabotage), &fencelock.Config{ReleaseTimeout: j.TTL})
+	all, ctx := errgroup.WithContext(ctx)
 	for i := range uint64(hands) {
 		h := &hand{
-			job: j, ctx: ctx, wire: w, events: events, name: fmt.Sprintf("%s.%d", j.Process, i), long: i == 0,
-			locks: locks.With(fencelock.Options{TTL: j.Known.TTL}), limits: engine.Traits().Limits,
+			job: j, ctx: ctx, events: events, name: fmt.Sprintf("%s.%d", j.Process, i), long: i == 0,
+			locks: locks.With(fencelock.Options{TTL: j.TTL}), limits: engine.Traits().Limits,
 			rand: rand.New(rand.NewPCG(j.Seed, i)), guards: map[string]*guard{},
 		}
-		go func() { // ends with ctx
-			var err error
+		all.Go(func() (err error) { // ends with ctx
 			for ctx.Err() == nil && err == nil {
 				err = h.turn()
 			}
-			ended <- err
-		}()
-	}
-	for range hands {
-		if err := <-ended; err != nil {
 			return err
-		}
+		})
 	}
-	return errors.Join(end(), events.Close())
-}
-
-// open opens the engine.
-func (j job) open(ctx context.Context, w *wire, open Opener) (driver.Engine, func() error, error) {
-	if j.Kind == "" {
-		return open(ctx, j.URL, w.dial)
-	}
-	engine, err := kinds[j.Kind].open(j.Known)
-	return engine, closing(engine), err
-}
-
-// closing returns what closes an engine.
-func closing(e driver.Engine) func() error {
-	if c, ok := e.(interface{ Close() error }); ok {
-		return c.Close
-	}
-	return func() error { return nil }
+	return errors.Join(all.Wait(), end(), events.Close())
 }
 
 // A hand is a goroutine that takes one lock after the other.
 type hand struct {
 	job
 	ctx    context.Context // ends at SIGTERM
-	wire   *wire
 	events *history.Writer
 	locks  *fencelock.Locker
 	name   string
@@ -152,7 +172,7 @@ func (h *hand) turn() error {
 		time.Sleep(h.below(5 * time.Millisecond)) // it may fail at once
 		return h.failed(w, err)
 	}
-	h.wire.count()
+	_, _ = os.Stdout.Write([]byte{1}) // without a reader, this process ends
 	for i, l := range all {
 		if err := h.events.Write(history.Event{
 			At: at, Kind: history.Grant, ID: id(w, i), Name: l.Name(), Token: l.Token(),
@@ -199,7 +219,7 @@ func (h *hand) each(w wish, e history.Event) error {
 // wish chooses what to hold.
 func (h *hand) wish() (w wish) {
 	h.turns++
-	ttl := h.Known.TTL
+	ttl := h.TTL
 	w.id, w.patience = fmt.Sprintf("%s#%d", h.name, h.turns), 2*ttl
 	switch h.rand.IntN(6) {
 	case 0:

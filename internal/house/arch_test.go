@@ -97,8 +97,8 @@ var rooms = []room{
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
 	{folder: "internal/chaos", imports: []string{
-		".", "driver", "chaostest/history", "filelock", "pglock", "redislock", "redlock", "internal/faults", "internal/testkit/hosttest",
-		"internal/testkit/pgtest", "internal/testkit/redistest", "engine libraries", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+		".", "driver", "chaostest/history", "internal/faults", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest",
+		"engine libraries", "github.com/jackc/pgx/v5",
 	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},
 	{folder: "internal/testkit/engines", imports: []string{

@@ -45,18 +45,25 @@ type Postgres struct {
 // another one. It has one database and no others can be created; for these use StartCluster.
 func StartPostgres(t hosttest.TB, settings ...string) *Postgres {
 	t.Helper()
-	return startCopy(t, bare, settings)
+	return StartPostgresBy(t, nil, settings...)
+}
+
+// StartPostgresBy is StartPostgres for a server that uses a clock, also after restarts.
+func StartPostgresBy(t hosttest.TB, c *hosttest.Clock, settings ...string) *Postgres {
+	t.Helper()
+	return startCopy(t, bare, c, settings)
 }
 
 // StartCluster is StartPostgres for tests that create databases.
 func StartCluster(t hosttest.TB, settings ...string) *Postgres {
 	t.Helper()
-	return startCopy(t, whole, settings)
+	return startCopy(t, whole, nil, settings)
 }
 
-func startCopy(t hosttest.TB, which string, settings []string) *Postgres {
+func startCopy(t hosttest.TB, which string, c *hosttest.Clock, settings []string) *Postgres {
 	t.Helper()
 	p := newPostgres(newHome(t, "pg"), settings)
+	p.env = c.Env()
 	copyTemplate(t, which, p.home, p.data())
 	p.launch(t)
 	return p

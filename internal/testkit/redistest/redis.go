@@ -46,7 +46,13 @@ type Redis struct {
 // settings as on its command line: "--appendonly", "yes". They override the defaults.
 func StartRedis(t hosttest.TB, args ...string) *Redis {
 	t.Helper()
-	r := &Redis{settings: args}
+	return StartRedisBy(t, nil, args...)
+}
+
+// StartRedisBy is StartRedis for a server that uses a clock, also after restarts.
+func StartRedisBy(t hosttest.TB, c *hosttest.Clock, args ...string) *Redis {
+	t.Helper()
+	r := &Redis{settings: args, env: c.Env()}
 	r.launch(t)
 	return r
 }

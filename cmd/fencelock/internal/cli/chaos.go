@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
 	chaospage "github.com/fencelock/fencelock/internal/chaos/page"
 )
@@ -145,7 +146,7 @@ func (c *chaosCmd) Run(a *app) error {
 	if err := c.tryOut(); err != nil {
 		return &exitError{code: exitOutput, err: err}
 	}
-	config := chaos.Config{Engine: c.Engine, Workers: c.Workers, Twins: c.Names, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
+	config := chaos.Config{Engine: c.Engine, Open: engineurl.OpenThrough, Workers: c.Workers, Twins: c.Names, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
 	if c.Engine == "" {
 		return c.onOwn(ctx, a, config)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/chaos"
 )
 
@@ -22,14 +21,6 @@ const (
 	ownRate     = 200              // acquires per second that a server can bear which others use
 	ownPatience = 30 * time.Second // for counting and deleting what is under the prefix
 )
-
-// openThrough opens the engine of a URL, with connections by dial.
-func openThrough(ctx context.Context, url string, dial chaos.Dialer) (driver.Engine, func() error, error) {
-	if dial != nil {
-		ctx = engineurl.WithDialer(ctx, engineurl.Dialer(dial))
-	}
-	return engineurl.Open(ctx, url)
-}
 
 // onOwn tests the engine of the URL, under a prefix that nothing uses.
 func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error {
@@ -54,7 +45,7 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error
 	}
 	scheme, _, _ := strings.Cut(a.url, ":")
 	config.Rate = float64(c.rate())
-	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local, Open: openThrough}
+	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local}
 	a.say("using only what begins with %s", c.Prefix)
 	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
 }

@@ -26,12 +26,13 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
 )
 
 // Main runs the command line of this process and exits with its exit code.
 func Main() {
-	chaos.Main(openThrough)
+	chaos.Main(engineurl.OpenThrough)
 	speech := newTalk(os.Stderr)
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
 	speech.flush(lastMessage)

@@ -6,22 +6,24 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
-// A Dialer connects to an address, such as "host:6379".
-type Dialer func(ctx context.Context, addr string) (net.Conn, error)
+// A dialer connects to an address, such as "host:6379".
+type dialer = func(ctx context.Context, addr string) (net.Conn, error)
 
 type dialerKey struct{}
 
-// WithDialer returns a context with which Open makes the connections of an engine by dial. Unix
-// sockets have no address and are not affected.
-func WithDialer(ctx context.Context, dial Dialer) context.Context {
-	return context.WithValue(ctx, dialerKey{}, dial)
+// OpenThrough is [Open] with connections made by dial, unless that is nil. Unix sockets have no
+// address and are not affected.
+func OpenThrough(ctx context.Context, url string, dial dialer) (driver.Engine, func() error, error) {
+	return Open(context.WithValue(ctx, dialerKey{}, dial), url)
 }
 
 // dialerOf returns the dialer of a context, or nil.
-func dialerOf(ctx context.Context) Dialer {
-	dial, _ := ctx.Value(dialerKey{}).(Dialer)
+func dialerOf(ctx context.Context) dialer {
+	dial, _ := ctx.Value(dialerKey{}).(dialer)
 	return dial
 }
 

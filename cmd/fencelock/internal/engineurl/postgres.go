@@ -42,7 +42,7 @@ func openPostgres(ctx context.Context, u *url.URL) (driver.Engine, func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	if dial := dialerOf(ctx); dial != nil {
+	if dial := dialerOf(ctx); dial != nil && !strings.HasPrefix(target.pool.ConnConfig.Host, "/") {
 		target.pool.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // the pool outlives ctx

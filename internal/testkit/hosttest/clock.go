@@ -1,3 +1,5 @@
+//go:build unix
+
 package hosttest
 
 import (
@@ -5,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,8 +25,18 @@ type Clock struct {
 	ahead *atomic.Int64 // nanoseconds; the servers have the same page mapped
 }
 
-// NewClock returns a clock that agrees with the machine's. It needs a C compiler. Start servers
-// with it by redistest.StartRedisBy and pgtest.StartPostgresBy.
+// ClockIfPossible is [NewClock], or nil if the machine cannot set the clock of one program: it needs
+// Linux and a C compiler.
+func ClockIfPossible(t TB) *Clock {
+	t.Helper()
+	if _, err := exec.LookPath("cc"); err != nil || runtime.GOOS != "linux" {
+		return nil
+	}
+	return NewClock(t)
+}
+
+// NewClock returns a clock that agrees with the machine's. Start servers with it by
+// redistest.StartRedisBy and pgtest.StartPostgresBy.
 func NewClock(t TB) *Clock {
 	t.Helper()
 	c := &Clock{dir: Dir(t, "fencelock-clock-")}
@@ -57,8 +70,11 @@ func must(t TB, err error) {
 // time a server reads the clock.
 func (c *Clock) Set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
 
-// Env returns the environment that makes a server use the clock.
+// Env returns the environment that makes a server use the clock. That of no clock is empty.
 func (c *Clock) Env() []string {
+	if c == nil {
+		return nil
+	}
 	return []string{"LD_PRELOAD=" + c.library(), "FENCELOCK_CLOCK=" + c.file()}
 }
 

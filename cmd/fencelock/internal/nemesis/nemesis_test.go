@@ -3,7 +3,7 @@
 // Package nemesis_test runs rounds of package chaos on all engines, and finds each sabotage with
 // them. A failure prints the seed of its round:
 //
-//	go test ./internal/testkit/nemesis -run TestNemesis/redis$ -nemesis.seed=7
+//	go test ./cmd/fencelock/internal/nemesis -run TestNemesis/redis$ -nemesis.seed=7
 //
 // The processes are not synchronised, so a seed repeats the faults and not every step. With
 // -nemesis.for=1h a run takes an hour on each engine, with FENCELOCK_SLOW set 20 minutes.
@@ -19,11 +19,12 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
 )
 
 func TestMain(m *testing.M) {
-	chaos.Main(nil)
+	chaos.Main(engineurl.OpenThrough)
 	os.Exit(m.Run())
 }
 
@@ -50,7 +51,7 @@ func TestNemesis(t *testing.T) {
 			if length == shortLength {
 				t.Parallel() // long runs are to see little of one another
 			}
-			a := chaos.NewArena(t, chaos.Config{Engine: name, Faults: mix(t, name)})
+			a := chaos.NewArena(t, chaos.Config{Engine: name, Open: engineurl.OpenThrough, Faults: mix(t, name)})
 			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()%1e9))
 			t.Logf("seeds from %d on", seed)
 			for end := time.Now().Add(length); time.Until(end) > time.Second && !t.Failed(); seed++ {
@@ -112,7 +113,7 @@ func TestPlanted(t *testing.T) {
 				t.Skip(c.slow + "; set FENCELOCK_SLOW")
 			}
 			t.Parallel()
-			a := chaos.NewArena(t, chaos.Config{Engine: c.engine, Sabotage: c.sabotage, Faults: c.faults, Hunting: true})
+			a := chaos.NewArena(t, chaos.Config{Engine: c.engine, Open: engineurl.OpenThrough, Sabotage: c.sabotage, Faults: c.faults, Hunting: true})
 			for seed := uint64(1); seed <= 60; seed++ {
 				o := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
 				if len(o.History.Violations) > 0 {
@@ -133,7 +134,7 @@ func TestPlanted(t *testing.T) {
 // findings, and no violations.
 func TestUnsafeFaults(t *testing.T) {
 	t.Parallel()
-	a := chaos.NewArena(t, chaos.Config{Engine: "redis", Faults: []string{"flush"}})
+	a := chaos.NewArena(t, chaos.Config{Engine: "redis", Open: engineurl.OpenThrough, Faults: []string{"flush"}})
 	for seed := uint64(1); seed <= 30; seed++ {
 		o := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
 		if n := len(o.History.Violations); n > 0 {
@@ -161,7 +162,7 @@ func report(t *testing.T, o *chaos.Outcome) {
 		t.Error("nobody got a lock")
 	}
 	if t.Failed() {
-		t.Logf("to repeat the faults:\n\tgo test ./internal/testkit/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
+		t.Logf("to repeat the faults:\n\tgo test ./cmd/fencelock/internal/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
 			h.Engine, *mixFlag, o.Length.Round(time.Second), o.Seed)
 	}
 	t.Logf("seed %d: %d holds, %d faults, free after %v", o.Seed, len(h.Acquisitions), len(o.Faults), o.Free.Round(time.Millisecond))
