@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +17,13 @@ import (
 	"github.com/fencelock/fencelock/fence"
 )
 
-// worker is a process that takes the steps which the story asks for.
+// worker is a process that takes a step for each line of its input, and writes what it has done.
 type worker struct {
-	name    string
-	cmd     *exec.Cmd // nil if it could not be started
-	stdin   io.WriteCloser
-	answers *json.Decoder
-	stderr  bytes.Buffer // read it after wait
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Scanner
+	stderr bytes.Buffer // read it after wait
 }
 
 // startWorker starts a worker, which is killed when ctx ends. It has a process group of its own: an
@@ -32,73 +31,33 @@ type worker struct {
 // worker reads the end of its stdin and ends; the kernel continues one that is stopped, since its
 // group has become an orphan.
 func startWorker(ctx context.Context, dir, name string) (*worker, error) {
-	w := &worker{name: name}
 	program, err := os.Executable()
-	if err != nil {
+	w := &worker{name: name, cmd: exec.CommandContext(ctx, program)}
+	w.cmd.Args, w.cmd.Dir, w.cmd.Stderr = []string{workerName, name}, dir, &w.stderr
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, errIn := w.cmd.StdinPipe()
+	stdout, errOut := w.cmd.StdoutPipe()
+	w.stdin, w.stdout = stdin, bufio.NewScanner(stdout)
+	if err := errors.Join(err, errIn, errOut); err != nil {
 		return w, err
 	}
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Args, cmd.Dir, cmd.Stderr = []string{workerName, name}, dir, &w.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if w.stdin, err = cmd.StdinPipe(); err != nil {
-		return w, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return w, err
-	}
-	if err := cmd.Start(); err != nil {
-		return w, err
-	}
-	w.cmd, w.answers = cmd, json.NewDecoder(stdout)
-	return w, nil
+	return w, w.cmd.Start()
 }
 
 // pid returns the id of the process.
-func (w *worker) pid() int {
-	if w.cmd == nil {
-		return 0
-	}
-	return w.cmd.Process.Pid
-}
+func (w *worker) pid() int { return w.cmd.Process.Pid }
 
-// send asks the worker to take a step. A frozen worker reads it when it continues.
-func (w *worker) send(step string) error {
-	_, err := fmt.Fprintln(w.stdin, step)
-	return err
-}
-
-// receive returns the worker's answer to a step.
-func (w *worker) receive() (r reply, err error) {
-	if err := w.answers.Decode(&r); err != nil {
+// answer returns the worker's answer to a step.
+func (w *worker) answer() (string, error) {
+	if !w.stdout.Scan() {
 		w.wait()
-		return r, fmt.Errorf("%s ended: %w %s", w.name, err, bytes.TrimSpace(w.stderr.Bytes()))
+		return "", fmt.Errorf("%s ended: %s", w.name, bytes.TrimSpace(w.stderr.Bytes()))
 	}
-	return r, nil
+	return w.stdout.Text(), nil
 }
 
 // wait waits until the worker has ended.
-func (w *worker) wait() {
-	if w.cmd != nil {
-		_ = w.stdin.Close()
-		_ = w.cmd.Wait() // it was killed
-	}
-}
-
-// The steps of a worker, besides acquire.
-const (
-	check = "check" // its lock
-	write = "write" // both files
-	loss  = "loss"  // wait until the lock is lost
-)
-
-// reply is a worker's answer to a step.
-type reply struct {
-	Token   int64
-	Guarded string // why the guarded file refused a write
-	Stale   bool   // that is fence.ErrStale
-	Error   string
-}
+func (w *worker) wait() { _ = w.cmd.Wait() } // it was killed, or could not be started
 
 // workerName is the first argument of a worker, and its name in the process table.
 const workerName = "fencelock-demo-worker"
@@ -115,50 +74,53 @@ func init() {
 	os.Exit(0)
 }
 
-// work takes the steps that it reads from stdin.
+// work takes the steps of a worker, each when it reads a line. It must lose its lock before the
+// fourth step; the story asks only one of the workers for that.
 func work(name string) error {
-	locks := fencelock.New(client{name}, nil).With(fencelock.Options{TTL: lease, Note: name})
-	lock, out := (*fencelock.Lock)(nil), json.NewEncoder(os.Stdout)
-	defer func() {
-		if lock != nil {
-			_ = lock.Release() // it is lost, as a rule
-		}
-	}()
-	for steps := bufio.NewScanner(os.Stdin); steps.Scan(); {
-		var r reply
-		var err error
-		switch steps.Text() {
-		case acquire:
-			if lock, err = locks.Acquire(context.Background(), lockName); err == nil {
-				r.Token = lock.Token()
+	steps := bufio.NewScanner(os.Stdin)
+	steps.Scan()
+	locks := fencelock.New(client{}, nil).With(fencelock.Options{TTL: lease})
+	lock, err := locks.Acquire(context.Background(), lockName)
+	if err != nil {
+		return err
+	}
+	defer lock.Release() // it is lost, as a rule
+	for _, step := range []func() (string, error){
+		func() (string, error) { return fmt.Sprintf("acquires the lock: token %d", lock.Token()), nil },
+		func() (string, error) {
+			return fmt.Sprintf("writes %s and %s: both accept token %d", guarded, plain, lock.Token()), writeBoth(lock, name)
+		},
+		func() (string, error) { return "checks the lock, still holds it, and is about to write", lock.Err() },
+		func() (string, error) {
+			refused := writeBoth(lock, name)
+			if !errors.Is(refused, fence.ErrStale) {
+				return "", fmt.Errorf("%s accepted the late write, or it failed: %w", guarded, refused)
 			}
-		case check:
-			err = lock.Err()
-		case write:
-			r, err = writeBoth(lock, name)
-		case loss:
+			return refused.Error(), nil
+		},
+		func() (string, error) {
 			<-lock.Context().Done()
-			err = context.Cause(lock.Context())
-		}
+			return fmt.Sprintf("reports: %v", context.Cause(lock.Context())), nil
+		},
+	} {
+		text, err := step()
 		if err != nil {
-			r.Error = err.Error()
+			return err
 		}
-		if err := out.Encode(r); err != nil {
+		if _, err := fmt.Println(text); err != nil || !steps.Scan() {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeBoth writes the file with a guard and the file without one. It ignores the end of the lock's
-// context, as does every process that is paused after its last look at it.
-func writeBoth(lock *fencelock.Lock, name string) (reply, error) {
-	ctx := context.WithoutCancel(lock.Context())
+// writeBoth writes the file without a guard and the one with it, whose refusal it returns. It
+// ignores the end of the lock's context, as does every process that is paused after its last look
+// at it.
+func writeBoth(lock *fencelock.Lock, name string) error {
 	text := fmt.Appendf(nil, "from %s with token %d", name, lock.Token())
-	r := reply{Token: lock.Token()}
-	err := fence.ReplaceFile(ctx, guarded, text, 0o600)
-	if r.Stale = errors.Is(err, fence.ErrStale); r.Stale {
-		r.Guarded, err = err.Error(), nil
+	if err := os.WriteFile(plain, text, 0o600); err != nil {
+		return err
 	}
-	return r, errors.Join(err, os.WriteFile(plain, text, 0o600))
+	return fence.ReplaceFile(context.WithoutCancel(lock.Context()), guarded, text, 0o600)
 }
