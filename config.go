@@ -76,9 +76,9 @@ type Options struct {
 	// and waiters show it. Empty, the default, means no note.
 	Note string
 
-	// Kind says in metrics and traces what the lock is for; see the Kind constants. Recipes set it,
-	// so that a leader that serves for weeks does not look like a job that hangs. Use few values:
-	// each is a time series. Empty, the default, means KindLock.
+	// Kind says in metrics, traces and lists what the lock is for; see the Kind constants. Recipes
+	// set it, so that a leader that serves for weeks does not look like a job that hangs. Use few
+	// values: each is a time series. Empty, the default, means KindLock.
 	Kind string
 
 	// OnWait is called when an acquisition joins the queue, with its place at that time. It must

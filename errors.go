@@ -48,6 +48,7 @@ var errShortAnswer = errors.New("the engine returned fewer answers than leases")
 //	PID   int       // its process ID
 //	Note  string    // the note of the lock; see Options.Note
 //	Trace string    // the traceparent of its acquisition; see WithTrace
+//	Kind  string    // as Options.Kind, such as KindElection
 //	Since time.Time // when the holder acquired
 //	Until time.Time // when the lease or the minimum hold ends unless renewed
 //

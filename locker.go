@@ -92,7 +92,7 @@ func (l *Locker) With(o Options) *Locker { return l.WithOnly(o.over(l.opts)) }
 func (l *Locker) WithOnly(o Options) *Locker {
 	out := *l
 	o.TTL = cmp.Or(o.TTL, defaultTTL)
-	out.opts, out.self.Note = o, o.Note
+	out.opts, out.self.Note, out.self.Kind = o, o.Note, o.Kind
 	return &out
 }
 

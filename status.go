@@ -20,6 +20,7 @@ type (
 	//	PID     int    // its process ID
 	//	Note    string // the note of the lock; see Options.Note
 	//	Trace   string // the traceparent of its acquisition; see WithTrace
+	//	Kind    string // as Options.Kind, such as KindElection
 	//	Owner   string // unique to this acquisition
 	//	Token   int64  // its fencing token
 	//	Since   time.Time
@@ -34,6 +35,7 @@ type (
 	//	PID      int    // its process ID
 	//	Note     string // the note of the request; see Options.Note
 	//	Trace    string // the traceparent of its acquisition; see WithTrace
+	//	Kind     string // as Options.Kind, such as KindElection
 	//	Owner    string // unique to this request
 	//	Since    time.Time
 	//	Position int // 1 is next

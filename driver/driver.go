@@ -153,6 +153,11 @@ type Identity struct {
 	// invalid one (see [ValidTrace]), and must not refuse a request because of it. Error texts do
 	// not contain it.
 	Trace string
+
+	// Kind says what the acquisition is for, such as "election"; empty for a lock like any other. An
+	// engine that stores the note also stores a kind of at most 32 letters, digits, "-", "_" and
+	// ".". It need not store others, and must not refuse a request because of them.
+	Kind string
 }
 
 // Lease identifies one acquisition for Renew and Release.

@@ -10,7 +10,7 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// Campaigns and terms are of the kind election, whatever kind the Locker has.
+// Campaigns and terms are of the kind election, in traces and lists, whatever kind the Locker has.
 func TestKindOfTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kinds []string
@@ -21,7 +21,13 @@ func TestKindOfTerms(t *testing.T) {
 			},
 			HoldEnd: func(_ context.Context, d fencelock.TraceHoldEnd) { kinds = append(kinds, d.Kind) },
 		}}).With(fencelock.Options{Kind: fencelock.KindLock})
-		if err := election.Run(t.Context(), locks, "billing", func(context.Context) error { return nil }); err != nil {
+		if err := election.Run(t.Context(), locks, "billing", func(ctx context.Context) error {
+			s, err := locks.Status(ctx, "billing")
+			if err == nil && s.Holders[0].Kind != fencelock.KindElection {
+				t.Errorf("the leader is listed as %+v", s.Holders[0])
+			}
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if len(kinds) != 2 || kinds[0] != fencelock.KindElection || kinds[1] != fencelock.KindElection {

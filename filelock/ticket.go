@@ -98,6 +98,7 @@ type record struct {
 	PID    int       `json:"pid,omitempty"`
 	Note   string    `json:"note,omitempty"`
 	Trace  string    `json:"trace,omitempty"`
+	Kind   string    `json:"kind,omitempty"`
 	Since  time.Time `json:"since"`
 	Mode   string    `json:"mode"`
 	Limit  int       `json:"limit,omitempty"`
@@ -118,7 +119,7 @@ type ending struct {
 }
 
 func (r *record) identity() driver.Identity {
-	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note, Trace: r.Trace}
+	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note, Trace: r.Trace, Kind: r.Kind}
 }
 
 // readRecord reads a ticket's file, with the ending if there is one.

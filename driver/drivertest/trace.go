@@ -13,24 +13,25 @@ var traceCases = []Case{
 const (
 	holderTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	waiterTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+	holderKind  = "election"
 )
 
-// trace: a request for a held name returns the trace of the holder's request, and List returns
-// those of holders and waiters. An invalid trace does not damage other fields.
+// trace: a request for a held name returns the trace and the kind of the holder's request, and List
+// returns those of holders and waiters. Invalid ones do not damage other fields.
 //
-// It fails an engine that does not store the trace, or stores it so that spaces in it shift the
-// fields behind it.
+// It fails an engine that does not store them, or stores them so that spaces in them shift the
+// fields behind them.
 func trace(t *run) {
 	c, next := t.client(), t.client()
 	req := t.request("traced")
-	req.Trace = holderTrace
+	req.Trace, req.Kind = holderTrace, holderKind
 	h := t.hold(c, req)
 	if whoHolds(t, next, "traced").Note == "" {
 		t.Skip("the engine stores no notes, and so no traces")
 	}
-	showsTrace(t, "a refused request", whoHolds(t, next, "traced"), holderTrace)
+	showsTrace(t, "a refused request", whoHolds(t, next, "traced"), holderTrace, holderKind)
 	told := make(chan driver.WaitInfo, 1)
-	req.Trace, req.OnWait = waiterTrace, func(info driver.WaitInfo) {
+	req.Trace, req.Kind, req.OnWait = waiterTrace, "", func(info driver.WaitInfo) {
 		select {
 		case told <- info:
 		default: // it is told once
@@ -38,24 +39,24 @@ func trace(t *run) {
 	}
 	w := t.queue(next, req)
 	if info := <-told; info.Held != nil && info.Held.Note != "" {
-		showsTrace(t, "OnWait", info.Held.Identity, holderTrace)
+		showsTrace(t, "OnWait", info.Held.Identity, holderTrace, holderKind)
 	}
 	listsTraces(t, c)
 	h.free()
 	w.granted(t.patience, "a waiter with a trace").free()
 
 	req = t.request("mistraced")
-	req.Trace = "no trace, but 5 words"
+	req.Trace, req.Kind = "no trace, but 5 words", "a kind of 5 words"
 	h = t.hold(c, req)
 	got := whoHolds(t, next, "mistraced")
-	if got.Trace = ""; got != identity {
-		t.Errorf("beside what is no trace the holder is shown as %+v", got)
+	if got.Trace, got.Kind = "", ""; got != identity {
+		t.Errorf("beside an invalid trace and kind the holder is shown as %+v", got)
 	}
 	h.free()
 }
 
-// listsTraces fails the case unless List returns the traces of the holder and of the waiter. It
-// does nothing if c is no Lister.
+// listsTraces fails the case unless List returns the traces and kinds of the holder and of the
+// waiter. It does nothing if c is no Lister.
 func listsTraces(t *run, c Client) {
 	t.Helper()
 	if !t.view(c).can() {
@@ -66,8 +67,8 @@ func listsTraces(t *run, c Client) {
 		s = t.view(c).look("traced")
 		return len(s.Holders) == 1 && len(s.Waiters) == 1
 	})
-	showsTrace(t, "the list of holders", s.Holders[0].Identity, holderTrace)
-	showsTrace(t, "the list of waiters", s.Waiters[0].Identity, waiterTrace)
+	showsTrace(t, "the list of holders", s.Holders[0].Identity, holderTrace, holderKind)
+	showsTrace(t, "the list of waiters", s.Waiters[0].Identity, waiterTrace, "")
 }
 
 // whoHolds requests a held name until it learns the holder.
@@ -80,11 +81,11 @@ func whoHolds(t *run, c Client, name string) (who driver.Identity) {
 	return who
 }
 
-// showsTrace fails the case unless who has this trace.
-func showsTrace(t *run, where string, who driver.Identity, want string) {
+// showsTrace fails the case unless who has this trace and kind.
+func showsTrace(t *run, where string, who driver.Identity, trace, kind string) {
 	t.Helper()
 	id := identity
-	if id.Trace = want; who != id {
+	if id.Trace, id.Kind = trace, kind; who != id {
 		t.Errorf("%s shows %+v, want %+v", where, who, id)
 	}
 }

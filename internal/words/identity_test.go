@@ -1,6 +1,7 @@
 package words_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
@@ -12,22 +13,31 @@ func TestHost(t *testing.T) {
 	for _, c := range []struct {
 		id   driver.Identity
 		text string
-		back string // the trace that is read; the host is always the same
+		back string // the trace that is read
+		kind string // the kind that is read; the host is always the same
 	}{
-		{driver.Identity{Host: "db1"}, "db1", ""},
-		{driver.Identity{}, "", ""},
-		{driver.Identity{Host: "db1", Trace: trace}, "db1#" + trace, trace},
-		{driver.Identity{Trace: trace}, "#" + trace, trace},
-		{driver.Identity{Host: "db#1", Trace: trace}, "db#1#" + trace, trace},
-		{driver.Identity{Host: "db#1"}, "db#1", ""},
-		{driver.Identity{Host: "db1", Trace: "not a trace"}, "db1", ""},
+		{driver.Identity{Host: "db1"}, "db1", "", ""},
+		{driver.Identity{}, "", "", ""},
+		{driver.Identity{Host: "db1", Trace: trace}, "db1#" + trace, trace, ""},
+		{driver.Identity{Trace: trace}, "#" + trace, trace, ""},
+		{driver.Identity{Host: "db#1", Trace: trace}, "db#1#" + trace, trace, ""},
+		{driver.Identity{Host: "db#1"}, "db#1", "", ""},
+		{driver.Identity{Host: "db1", Trace: "not a trace"}, "db1", "", ""},
+		{driver.Identity{Host: "db1", Kind: "election"}, "db1#kind=election", "", "election"},
+		{driver.Identity{Host: "db1", Kind: "my-kind_2.x", Trace: trace}, "db1#kind=my-kind_2.x#" + trace, trace, "my-kind_2.x"},
+		{driver.Identity{Kind: "cron"}, "#kind=cron", "", "cron"},
+		{driver.Identity{Host: "db#1", Kind: "cron"}, "db#1#kind=cron", "", "cron"},
+		{driver.Identity{Host: "db1#kind="}, "db1#kind=", "", ""},
+		{driver.Identity{Host: "db1", Kind: "two words"}, "db1", "", ""},
+		{driver.Identity{Host: "db1", Kind: "a#b"}, "db1", "", ""},
+		{driver.Identity{Host: "db1", Kind: strings.Repeat("k", 33)}, "db1", "", ""},
 	} {
 		text := words.Host(c.id)
 		if text != c.text {
 			t.Errorf("%+v is written as %q, want %q", c.id, text, c.text)
 		}
-		got := driver.Identity{Trace: "old"}
-		if words.SetHost(&got, text); got.Host != c.id.Host || got.Trace != c.back {
+		got := driver.Identity{Trace: "old", Kind: "old"}
+		if words.SetHost(&got, text); got.Host != c.id.Host || got.Trace != c.back || got.Kind != c.kind {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	}

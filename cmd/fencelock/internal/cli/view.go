@@ -26,6 +26,7 @@ type identityView struct {
 	PID   int    `json:"pid"` // on Host, perhaps in a container
 	Note  string `json:"note"`
 	Trace string `json:"trace,omitempty"` // the traceparent of the request
+	Kind  string `json:"kind,omitempty"`  // what the lock is for, if it is not a lock like any other
 }
 
 // holderView is driver.Holder.
