@@ -19,8 +19,9 @@ type Config struct {
 	// Prefix selects the names that are shown. Empty, the default, means all.
 	Prefix string
 
-	// Elections are names of elections, with the prefix. The page shows who leads each, and which has
-	// no leader. Their candidates do not count as waiting requests.
+	// Elections are names of elections, with the prefix. The page recognises elections by their
+	// candidates and remembers them. Of these it says from the start that nobody leads, and it
+	// recognises those of other programs. Candidates do not count as waiting requests.
 	Elections []string
 
 	// Hosts are the host names under which the page is served, without ports. Requests for other
@@ -85,31 +86,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this page is not served under the host name of this request", http.StatusMisdirectedRequest)
 		return
 	}
-	_, last := path.Split(r.URL.Path)
-	switch serve, method := h.route(last); {
-	case serve == nil:
-		http.NotFound(w, r)
-	case r.Method != method && (r.Method != http.MethodHead || method != http.MethodGet):
-		head.Set("Allow", method)
-		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	method := strings.Replace(r.Method, http.MethodHead, http.MethodGet, 1)
+	switch _, last := path.Split(r.URL.Path); method + " " + last {
+	case "GET ":
+		h.page(w, r)
+	case "GET events":
+		h.events(w, r)
+	case "GET metrics":
+		h.metrics(w, r)
+	case "POST break":
+		h.take(w, r)
 	default:
-		serve(w, r)
+		http.Error(w, "nothing here answers this method and path", http.StatusNotFound)
 	}
-}
-
-// route returns what serves the last element of a path, and its method.
-func (h *Handler) route(last string) (serve http.HandlerFunc, method string) {
-	switch last {
-	case "":
-		return h.page, http.MethodGet
-	case "events":
-		return h.events, http.MethodGet
-	case "metrics":
-		return h.metrics, http.MethodGet
-	case "break":
-		return h.take, http.MethodPost
-	}
-	return nil, ""
 }
 
 // knows reports whether the page is served under the host of a request. A site that points its own

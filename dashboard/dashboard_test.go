@@ -19,6 +19,7 @@ import (
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -85,7 +86,7 @@ func TestHost(t *testing.T) {
 // The page works below a path, with and without http.StripPrefix.
 func TestPaths(t *testing.T) {
 	page := pageOf(memlock.New(nil), dashboard.Config{})
-	for path, want := range map[string]int{"/": 200, "/a/b/": 200, "/a/metrics": 200, "/none": 404, "/break": 405, "/a/events/": 200} {
+	for path, want := range map[string]int{"/": 200, "/a/b/": 200, "/a/metrics": 200, "/none": 404, "/break": 404, "/a/events/": 200} {
 		if w := get(page, path); w.Code != want {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -207,10 +208,10 @@ func TestJobsAndElections(t *testing.T) {
 			t.Errorf("%+v", u.Jobs)
 		}
 		u, _ := with.last(t)
-		if len(u.Jobs) != 1 || u.Jobs[0].State != "failed" || u.Jobs[0].Error != "disk full" || u.Jobs[0].Took != 2000 || !strings.HasSuffix(u.Jobs[0].Paused, ": maintenance") {
+		if len(u.Jobs) != 1 || u.Jobs[0].Last.State != cron.StateFailed || u.Jobs[0].Last.Error != "disk full" || u.Jobs[0].Last.Ended.Sub(u.Jobs[0].Last.Started) != 2*time.Second || u.Jobs[0].Paused.Reason != "maintenance" {
 			t.Errorf("%+v", u.Jobs)
 		}
-		if e := u.Elections; len(e) != 2 || e[0].Leader != "web-1" || e[0].Terms != 1 || e[0].Others != 1 || e[1].Leader != "" {
+		if e := u.Elections; len(e) != 2 || len(e[0].Holders) != 1 || e[0].Holders[0].Host != "web-1" || len(e[0].Strip) != 1 || e[0].Waiting != 1 || len(e[1].Holders) != 0 {
 			t.Errorf("%+v", e)
 		}
 		time.Sleep(10 * time.Second)
@@ -229,6 +230,34 @@ func TestJobsAndElections(t *testing.T) {
 		down := watch(t, dashboard.New(locks, &dashboard.Config{Elections: []string{"billing"}}), "")
 		look()
 		if u, _ := down.last(t); len(u.Elections) != 0 || u.Error == "" {
+			t.Errorf("%+v", u)
+		}
+	})
+}
+
+// An election is recognised by its candidates. When they are all gone, the page says that nobody
+// leads, also when the name is no longer listed.
+func TestElectionsAreRecognised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		locks := fencelock.New(engine, nil)
+		acquire(t, engine, "stock", "web-1", time.Hour)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		for range 2 {
+			go func() { // ends with stop
+				_ = election.Run(ctx, locks, "billing", func(ctx context.Context) error { <-ctx.Done(); return nil })
+			}()
+		}
+		w := watch(t, pageOf(engine, dashboard.Config{}), "")
+		look()
+		u, rows := w.last(t)
+		if e := u.Elections; len(e) != 1 || e[0].Name != "billing" || len(e[0].Holders) != 1 || e[0].Waiting != 1 || u.Held != 2 || u.Waiting != 0 || rows["billing"].Kind != "election" || rows["stock"].Kind != "" {
+			t.Errorf("%+v", u)
+		}
+		stop()
+		time.Sleep(time.Minute)
+		if u, _ := w.last(t); len(u.Order) != 1 || len(u.Elections) != 1 || u.Elections[0].Name != "billing" || len(u.Elections[0].Holders) != 0 {
 			t.Errorf("%+v", u)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
@@ -41,19 +42,14 @@ type update struct {
 		Name   string
 		Waited float64
 	}
-	Elections []struct {
-		Name, Leader, Term string
-		Others, Terms      int
-	}
-	Jobs []struct {
-		Job, State, Error, Paused string
-		Took                      int64
-	}
-	JobError string `json:"job_error"`
+	Elections []row
+	Jobs      []cron.Status
+	JobError  string `json:"job_error"`
 }
 
 type row struct {
 	Name    string
+	Kind    string
 	Limit   int
 	Holders []struct {
 		Owner, Token, Host, Note string

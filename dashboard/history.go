@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -19,37 +20,42 @@ const (
 	maxTracks  = 20_000           // names with a past; others show only the present
 	maxHolds   = 120              // holds of a strip
 	steadyEnds = 250 * time.Millisecond
+
+	maxElections = 100
 )
 
-// history is what the looks have shown. Its memory is bounded: see maxTracks and maxHolds.
+// history is what the looks have shown. Its memory is bounded: see maxTracks, maxHolds and
+// maxElections.
 type history struct {
-	interval time.Duration
-	leading  map[string]bool    // names of elections, whose candidates wait for good reason
-	list     []fencelock.Status // the last list, and names that became free; most urgent first
-	err      error              // of the last list
-	at       time.Time          // of the last list without an error; zero before it
-	took     time.Duration
-	expected time.Time // when the next look should come at the latest; later ones leave a gap
-	tracks   map[string]*track
-	points   []point // of the chart
-	lost     int     // holds that were lost between two looks
-	late     int     // renewals that were late
-	rate     float64 // acquisitions per minute that were seen
-	totals   totals
+	interval  time.Duration
+	elections map[string]bool             // their candidates wait for good reason
+	list      []fencelock.Status          // the last list, and names that became free; most urgent first
+	names     map[string]fencelock.Status // the last list by name
+	at        time.Time                   // of the last list without an error; zero before it
+	expected  time.Time                   // when the next look should come at the latest; later ones leave a gap
+	tracks    map[string]*track
+	points    []point // of the chart
+	rate      float64 // acquisitions per minute that were seen
+	sums      sums
 }
 
-// totals are the sums of one list.
-type totals struct {
-	held, waiting, names int
-	longestWait, oldest  time.Duration
+// sums are those of the last list, and of all lists. Durations are in milliseconds.
+type sums struct {
+	Held        int     `json:"held"`
+	Waiting     int     `json:"waiting"`
+	Names       int     `json:"names"`
+	LongestWait int64   `json:"longest_wait"`
+	Oldest      int64   `json:"oldest"`
+	Lost        int     `json:"lost"`            // holds that were lost between two looks
+	Late        int     `json:"late"`            // renewals that were late
+	Rate        float64 `json:"rate"`            // acquisitions per minute
+	Took        float64 `json:"took"`            // how long the list took
+	Error       string  `json:"error,omitempty"` // of the list
 }
 
-// point is a point of the chart. Before a point with a gap, nobody looked.
-type point struct {
-	at            time.Time
-	held, waiting int
-	gap           bool
-}
+// point is a point of the chart: the time, the holders and the waiters. -1 for both means that
+// nobody looked before this time.
+type point [3]int64
 
 // track is the past of one name.
 type track struct {
@@ -58,87 +64,102 @@ type track struct {
 	rate   float64 // acquisitions per minute that were seen
 }
 
-// hold is one acquisition.
+// hold is one acquisition. The page gets the exported fields.
 type hold struct {
+	From int64  `json:"from"`
+	To   int64  `json:"to,omitempty"` // 0 while it is held
+	Host string `json:"host"`
+	Lost bool   `json:"lost,omitempty"`
+
 	owner string
 	token int64
-	host  string
-	from  time.Time
-	to    time.Time     // zero while it is held
 	ends  time.Time     // of the lease at the last look; zero without a lease
 	lease time.Duration // the whole lease, or the most that was left
 	late  int           // late renewals
 	slow  bool          // whether the renewal is late now
-	lost  bool
 }
 
 func newHistory(cfg Config) history {
-	h := history{interval: cfg.Interval, leading: map[string]bool{}, tracks: map[string]*track{}}
+	h := history{interval: cfg.Interval, elections: map[string]bool{}, tracks: map[string]*track{}}
 	for _, name := range cfg.Elections {
-		h.leading[name] = true
+		if strings.HasPrefix(name, cfg.Prefix) { // otherwise nobody knows who leads
+			h.elections[name] = true
+		}
 	}
 	return h
 }
 
 // add adds a list that was read at a time.
 func (h *history) add(list []fencelock.Status, err error, now time.Time, took time.Duration) {
-	h.err, h.took = err, took
-	if err != nil && list == nil {
-		return
+	h.sums.Took, h.sums.Error = float64(took.Microseconds())/1000, ""
+	if err != nil {
+		h.sums.Error = err.Error()
+		if list == nil {
+			return
+		}
 	}
 	elapsed, gap := now.Sub(h.at), h.at.IsZero() || now.After(h.expected)
 	h.at, h.expected = now, now.Add(4*max(h.interval, share*took))
 	if gap {
 		elapsed = 0
+		h.points = append(h.points, point{now.UnixMilli(), -1, -1})
 	}
-	h.list, h.totals = list, h.sum(list, now)
-	begun := h.follow(now, elapsed, gap)
-	h.list = slices.Concat(h.list, h.resting(now))
-	h.rate = fade(h.rate, elapsed, rateSpan) + float64(begun)
-	h.points = append(h.points, point{now, h.totals.held, h.totals.waiting, gap})
-	h.points = slices.DeleteFunc(h.points, func(p point) bool { return now.Sub(p.at) > chartSpan })
+	h.sum(list, now)
+	h.rate = fade(h.rate, elapsed, rateSpan) + float64(h.follow(now, elapsed, gap))
+	h.sums.Rate = round(h.rate)
+	h.points = append(h.points, point{now.UnixMilli(), int64(h.sums.Held), int64(h.sums.Waiting)})
+	h.points = slices.DeleteFunc(h.points, func(p point) bool { return p[0] < now.Add(-chartSpan).UnixMilli() })
+	h.list = slices.Concat(list, h.resting(now))
 	slices.SortStableFunc(h.list, func(a, b fencelock.Status) int {
 		return cmp.Or(-cmp.Compare(h.urgency(a, now), h.urgency(b, now)), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 // sum adds a list up. Candidates of an election do not count as waiting, nor the leader as old.
-func (h *history) sum(list []fencelock.Status, now time.Time) (t totals) {
-	t.names = len(list)
+func (h *history) sum(list []fencelock.Status, now time.Time) {
+	t := &h.sums
+	t.Held, t.Waiting, t.Names, t.LongestWait, t.Oldest = 0, 0, len(list), 0, 0
+	h.names = make(map[string]fencelock.Status, len(list))
 	for _, s := range list {
-		t.held += len(s.Holders)
-		if h.leading[s.Name] {
+		h.names[s.Name] = s
+		t.Held += len(s.Holders)
+		if kindOf(s) == fencelock.KindElection && len(h.elections) < maxElections {
+			h.elections[s.Name] = true
+		}
+		if h.elections[s.Name] {
 			continue
 		}
-		t.waiting += len(s.Waiters)
-		t.longestWait = max(t.longestWait, longestWait(s, now))
+		t.Waiting += len(s.Waiters)
+		t.LongestWait = max(t.LongestWait, longestWait(s, now).Milliseconds())
 		for _, holder := range s.Holders {
-			t.oldest = max(t.oldest, age(holder.Since, now))
+			t.Oldest = max(t.Oldest, age(holder.Since, now).Milliseconds())
 		}
 	}
-	return t
+}
+
+// kindOf returns what a lock is for.
+func kindOf(s fencelock.Status) (kind string) {
+	for _, x := range s.Holders {
+		kind = cmp.Or(kind, x.Kind)
+	}
+	for _, x := range s.Waiters {
+		kind = cmp.Or(kind, x.Kind)
+	}
+	return kind
 }
 
 // follow brings the tracks up to date and returns how many holds have begun.
 func (h *history) follow(now time.Time, elapsed time.Duration, gap bool) (begun int) {
-	present := make(map[string]bool, len(h.list))
-	for _, s := range h.list {
-		present[s.Name] = true
-		t := h.tracks[s.Name]
-		if t == nil && len(h.tracks) < maxTracks {
-			t = new(track)
-			h.tracks[s.Name] = t
-		}
-		if t != nil {
-			begun += h.compare(t, s, now, elapsed, gap)
+	for name := range h.names {
+		if h.tracks[name] == nil && len(h.tracks) < maxTracks {
+			h.tracks[name] = new(track)
 		}
 	}
 	for name, t := range h.tracks {
-		if !present[name] {
-			h.compare(t, fencelock.Status{}, now, elapsed, gap)
-		}
-		t.holds = slices.DeleteFunc(t.holds, func(x hold) bool { return !x.to.IsZero() && now.Sub(x.to) > stripSpan })
-		if !present[name] && len(t.holds) == 0 {
+		s, present := h.names[name]
+		begun += h.compare(t, s, now, elapsed, gap)
+		t.holds = slices.DeleteFunc(t.holds, func(x hold) bool { return x.To != 0 && x.To < now.Add(-stripSpan).UnixMilli() })
+		if !present && len(t.holds) == 0 {
 			delete(h.tracks, name)
 		}
 	}
@@ -147,12 +168,9 @@ func (h *history) follow(now time.Time, elapsed time.Duration, gap bool) (begun 
 
 // resting returns the names that became free a moment ago.
 func (h *history) resting(now time.Time) (free []fencelock.Status) {
-	present := make(map[string]bool, len(h.list))
-	for _, s := range h.list {
-		present[s.Name] = true
-	}
 	for name, t := range h.tracks {
-		if n := len(t.holds); !present[name] && n > 0 && now.Sub(t.holds[n-1].to) < restSpan {
+		_, present := h.names[name]
+		if n := len(t.holds); !present && n > 0 && t.holds[n-1].To > now.Add(-restSpan).UnixMilli() {
 			free = append(free, fencelock.Status{Name: name})
 		}
 	}
@@ -162,36 +180,45 @@ func (h *history) resting(now time.Time) (free []fencelock.Status) {
 // compare brings one track up to date and returns how many holds have begun. After a gap, it counts
 // nothing.
 func (h *history) compare(t *track, s fencelock.Status, now time.Time, elapsed time.Duration, gap bool) (begun int) {
-	if t.waited = fade(t.waited, elapsed, hotSpan); !h.leading[s.Name] {
+	if t.waited = fade(t.waited, elapsed, hotSpan); !h.elections[s.Name] {
 		t.waited += float64(len(s.Waiters)) * elapsed.Seconds()
 	}
 	t.rate = fade(t.rate, elapsed, rateSpan)
 	for i := range t.holds {
 		x := &t.holds[i]
-		if !x.to.IsZero() || slices.ContainsFunc(s.Holders, x.is) {
+		if x.To != 0 || slices.ContainsFunc(s.Holders, x.is) {
 			continue
 		}
-		x.to = now.Add(-elapsed / 2) // somewhere between the two looks
-		if x.lost = !gap && !x.ends.IsZero() && !now.Before(x.ends); x.lost {
-			h.lost++
+		x.To = now.Add(-elapsed / 2).UnixMilli() // somewhere between the two looks
+		if x.Lost = !gap && !x.ends.IsZero() && !now.Before(x.ends); x.Lost {
+			h.sums.Lost++
 		}
 	}
 	for _, holder := range s.Holders {
-		i := slices.IndexFunc(t.holds, func(x hold) bool { return x.to.IsZero() && x.is(holder) })
-		if i < 0 {
-			i = len(t.holds)
-			t.holds = append(t.holds, hold{owner: holder.Owner, token: holder.Token, host: holder.Host, from: begin(holder.Since, now)})
+		x := t.held(holder)
+		if x == nil {
+			t.holds = append(t.holds, hold{owner: holder.Owner, token: holder.Token, Host: holder.Host, From: now.Add(-age(holder.Since, now)).UnixMilli()})
+			x = &t.holds[len(t.holds)-1]
 			if !gap {
 				begun++
 			}
 		}
-		h.late += t.holds[i].renewed(holder, now)
+		h.sums.Late += x.renewed(holder, now)
 	}
 	t.rate += float64(begun)
 	if extra := len(t.holds) - maxHolds; extra > 0 {
 		t.holds = slices.Delete(t.holds, 0, extra)
 	}
 	return begun
+}
+
+// held returns the hold of a holder, or nil.
+func (t *track) held(holder fencelock.Holder) *hold {
+	i := slices.IndexFunc(t.holds, func(x hold) bool { return x.To == 0 && x.is(holder) })
+	if i < 0 {
+		return nil
+	}
+	return &t.holds[i]
 }
 
 // is reports whether a holder is this acquisition. Owners of other programs may repeat.
@@ -224,10 +251,10 @@ func (h *history) urgency(s fencelock.Status, now time.Time) int {
 	if s.Trouble != nil {
 		return 100
 	}
-	if t := h.tracks[s.Name]; t != nil && slices.ContainsFunc(t.holds, func(x hold) bool { return x.slow && x.to.IsZero() }) {
+	if t := h.tracks[s.Name]; t != nil && slices.ContainsFunc(t.holds, func(x hold) bool { return x.slow && x.To == 0 }) {
 		return 99
 	}
-	if len(s.Waiters) == 0 || h.leading[s.Name] {
+	if len(s.Waiters) == 0 || h.elections[s.Name] {
 		return 0
 	}
 	return 1 + bits.Len(uint(longestWait(s, now)/(4*time.Second)))
@@ -246,14 +273,6 @@ func age(since, now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, now.Sub(since))
-}
-
-// begin returns when a hold began, as far as the engine reports it.
-func begin(since, now time.Time) time.Time {
-	if since.IsZero() || since.After(now) {
-		return now
-	}
-	return since
 }
 
 // fade returns what is left of a sum of which a part is forgotten all the time.

@@ -22,14 +22,13 @@ const (
 type hub struct {
 	locks *fencelock.Locker
 	cfg   Config
-	soon  chan struct{} // has an element to end the pause of run
 
 	looking sync.Mutex // held during a look, so there is one at a time
 	next    time.Time  // when the next look is due; guarded by looking
 
 	mu      sync.Mutex // guards what follows
 	viewers map[*viewer]bool
-	running bool // whether run runs
+	empty   chan struct{} // closed when the last viewer leaves
 	past    history
 	jobs    jobs
 }
@@ -49,77 +48,60 @@ type jobs struct {
 }
 
 func newHub(locks *fencelock.Locker, cfg Config) *hub {
-	return &hub{locks: locks, cfg: cfg, soon: make(chan struct{}, 1), viewers: map[*viewer]bool{}, past: newHistory(cfg)}
+	return &hub{locks: locks, cfg: cfg, viewers: map[*viewer]bool{}, past: newHistory(cfg)}
 }
 
-// join adds a viewer. The first one starts the looks; others see the last one at once.
-func (h *hub) join(v *viewer) {
+// join adds a viewer, unless there are too many. The first one starts the looks; others see the last
+// one at once.
+func (h *hub) join(v *viewer) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.viewers[v] = true
-	if h.running {
+	switch len(h.viewers) {
+	case maxViewers:
+		return false
+	case 0:
+		h.empty = make(chan struct{})
+		go h.run(h.empty) // ends when the last viewer leaves
+	default:
 		v.changed <- struct{}{}
-		return
 	}
-	h.running = true
-	go h.run() // ends after the last viewer has left
+	h.viewers[v] = true
+	return true
 }
 
 // leave removes a viewer.
 func (h *hub) leave(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.viewers, v)
-	if len(h.viewers) == 0 {
-		h.wake()
+	if delete(h.viewers, v); len(h.viewers) == 0 {
+		close(h.empty)
 	}
 }
 
-// wake ends the pause of run.
-func (h *hub) wake() {
-	select {
-	case h.soon <- struct{}{}:
-	default:
-	}
-}
-
-// count returns the number of viewers.
-func (h *hub) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.viewers)
-}
-
-// run looks as long as there are viewers.
-func (h *hub) run() {
+// run looks until empty is closed.
+func (h *hub) run(empty <-chan struct{}) {
 	for {
-		wantJobs, ends := h.wanted()
-		if ends {
-			return
-		}
 		pause := h.look()
-		if wantJobs {
+		if h.wantsJobs() {
 			h.readJobs()
 		}
 		h.tell()
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
-		case <-h.soon:
-			timer.Stop()
+		case <-time.After(pause):
+		case <-empty:
+			return
 		}
 	}
 }
 
-// wanted reports whether a viewer shows jobs, and whether run ends because there is no viewer.
-func (h *hub) wanted() (wantJobs, ends bool) {
+// wantsJobs reports whether a viewer shows jobs.
+func (h *hub) wantsJobs() (wanted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for v := range h.viewers {
-		wantJobs = wantJobs || v.wantJobs
+		wanted = wanted || v.wantJobs
 	}
-	h.running = len(h.viewers) > 0
-	return wantJobs, !h.running
+	return wanted
 }
 
 // tell notifies every viewer. A viewer that has not yet read the last notice needs no other.
@@ -132,14 +114,6 @@ func (h *hub) tell() {
 		default:
 		}
 	}
-}
-
-// hurry makes the next look due, after the page itself has changed something.
-func (h *hub) hurry() {
-	h.looking.Lock()
-	h.next = time.Time{}
-	h.looking.Unlock()
-	h.wake()
 }
 
 // look lists the locks if that is due, and returns how long the result is fresh.

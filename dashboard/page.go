@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -87,15 +88,18 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 // tiles writes the sums.
 func (s sheet) tiles(u update) {
 	s.add("<dl id=\"tiles\">\n")
-	for _, t := range []struct{ id, what, value string }{
-		{"held", "locks held", strconv.Itoa(u.Held)},
-		{"waiting", "requests waiting", strconv.Itoa(u.Waiting)},
+	for _, t := range []struct {
+		id, what string
+		value    any
+	}{
+		{"held", "locks held", u.Held},
+		{"waiting", "requests waiting", u.Waiting},
 		{"longest", "longest wait", span(u.LongestWait)},
 		{"oldest", "oldest hold", span(u.Oldest)},
-		{"lost", "lost while watched", strconv.Itoa(u.Lost)},
-		{"names", "names in use", strconv.Itoa(u.Names)},
+		{"lost", "lost while watched", u.Lost},
+		{"names", "names in use", u.Names},
 	} {
-		s.add("<div id=\"%s\"><dt>%s</dt><dd>%s</dd></div>\n", raw(t.id), t.what, t.value)
+		s.add("<div id=\"%s\"><dt>%s</dt><dd>%v</dd></div>\n", t.id, t.what, t.value)
 	}
 	s.add("</dl>\n<p id=\"trouble\" role=\"alert\">%s</p>\n<div id=\"live\"></div>\n", u.Error)
 }
@@ -106,22 +110,19 @@ func (s sheet) table(u update) {
 	for _, r := range u.rows {
 		s.add("<tr><th scope=\"row\">%s<td>", r.Name)
 		for _, x := range r.Holders {
-			s.add("<div>%s <small>%s</small></div>", process(x.Host, x.PID, x.Foreign), x.Note)
+			s.add("<div>%s <small>%s</small></div>", process(x.Host, x.PID), x.Note)
 		}
 		if len(r.Holders) == 0 {
 			s.add("<small>free</small>")
 		}
-		s.add("<td class=\"n\">")
+		ages, leases := "", ""
 		for _, x := range r.Holders {
-			s.add("<div>%s</div>", ago(x.Since, u.Now))
+			ages += "<div>" + between(x.Since, u.Now) + "</div>"
+			leases += "<div>" + between(u.Now, x.Ends) + "</div>"
 		}
-		s.add("<td class=\"lease\">")
-		for _, x := range r.Holders {
-			s.add("<div>%s</div>", left(x, u.Now))
-		}
-		s.add("<td><td>")
+		s.add("<td class=\"n\">%s<td class=\"lease\">%s<td><td>", raw(ages), raw(leases))
 		for _, x := range r.Waiters {
-			s.add("<span class=\"chip\">%d %s %s</span> ", x.Position, process(x.Host, x.PID, false), ago(x.Since, u.Now))
+			s.add("<span class=\"chip\">%d %s %s</span> ", x.Position, process(x.Host, x.PID), between(x.Since, u.Now))
 		}
 		if more := r.Waiting - len(r.Waiters); more > 0 {
 			s.add("<span class=\"chip more\">+%d</span>", more)
@@ -138,46 +139,19 @@ func (s sheet) table(u update) {
 }
 
 // process returns where a holder or a waiter runs.
-func process(host string, pid int, foreign bool) string {
-	switch {
-	case foreign:
-		return "another program"
-	case host == "":
-		return "unknown"
-	case pid == 0:
-		return host
-	}
-	return host + " " + strconv.Itoa(pid)
+func process(host string, pid int) string {
+	return strings.TrimSuffix(fmt.Sprint(cmp.Or(host, "unknown"), " ", pid), " 0")
 }
 
-// ago returns how long ago a time was.
-func ago(since, now int64) string {
-	if since == 0 {
-		return ""
+// between returns the time between two, "-" if one of them is unknown.
+func between(from, to int64) string {
+	if from == 0 || to == 0 {
+		return "-"
 	}
-	return span(max(0, now-since))
-}
-
-// left returns what is left of a lease.
-func left(x holderView, now int64) string {
-	if x.Ends == 0 {
-		return "no lease"
-	}
-	return span(max(0, x.Ends-now)) + " left"
+	return span(max(0, to-from))
 }
 
 // span returns a duration of milliseconds for people.
 func span(ms int64) string {
-	d := time.Duration(ms) * time.Millisecond
-	switch {
-	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
-	case d < 2*time.Minute:
-		return strconv.Itoa(int(d.Seconds())) + " s"
-	case d < 2*time.Hour:
-		return strconv.Itoa(int(d.Minutes())) + " min"
-	case d < 48*time.Hour:
-		return strconv.Itoa(int(d.Hours())) + " h"
-	}
-	return strconv.Itoa(int(d.Hours()/24)) + " d"
+	return (time.Duration(ms) * time.Millisecond).Truncate(100 * time.Millisecond).String()
 }

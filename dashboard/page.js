@@ -43,7 +43,7 @@ function span(ms) {
 }
 
 function now() { return latest.now + performance.now() - received; }
-function clock(ms) { return ms ? new Date(ms).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" }) : "–"; }
+function clock(time) { return time > "0002" ? new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" }) : "–"; } // the zero time of Go is in the year 1
 function process(x) { return x.foreign ? "another program" : plain(x.host) || "unknown"; }
 
 // colour returns the colour of a host, in the order in which hosts appear.
@@ -149,12 +149,18 @@ function panels(u) {
 		make("span", { textContent: plain(h.name), title: plain(h.name) }), make("progress", { max: most, value: h.waited, ariaLabel: "time waited" }), make("em", { textContent: span(h.waited * 1e3) })))) :
 		make("p", { className: "soft", textContent: "Nobody has waited for a second." }));
 	const elections = u.elections ?? [];
-	panel("elections", "Leaders", elections.length, true)?.replaceChildren(grid(["election", "leader", "term", "for", "candidates waiting", "terms in 5 minutes"],
-		elections.map(e => [plain(e.name), e.leader ? plain(e.leader + " " + (e.note ?? "")) : make("span", { className: "chip late", textContent: "nobody leads" }), e.term ?? "–", e.since ? span(u.now - e.since) : "–", e.others, e.terms])));
+	panel("elections", "Leaders", elections.length, true)?.replaceChildren(grid(["election", "leader", "term", "for", "candidates waiting", "terms in 5 minutes"], elections.map(e => {
+		const leader = e.holders[0];
+		return [plain(e.name), leader ? plain(`${process(leader)} ${leader.note ?? ""}`) : make("span", { className: "chip late", textContent: e.trouble ? "unknown" : "nobody leads" }),
+			leader?.token ?? "–", leader?.since ? span(u.now - leader.since) : "–", e.waiting, e.strip.length];
+	})));
 	const jobs = panel("jobs", "Jobs", wantJobs, true);
 	if (jobs && u.job_error) jobs.replaceChildren(make("p", { className: "soft", textContent: plain(u.job_error) }));
-	else jobs?.replaceChildren(!u.jobs_read ? "reading…" : !u.jobs ? "No job is known." : grid(["job", "last tick", "result", "host", "took", "next", "note"], u.jobs.map(j => [
-		plain(j.job), clock(j.tick), make("span", { className: j.state === "failed" || j.state === "lost" ? "chip late" : "", textContent: j.state ?? "–" }), plain(j.host ?? ""), j.took < 0 ? "–" : span(j.took), clock(j.next), plain(j.paused ?? j.error ?? "")])));
+	else jobs?.replaceChildren(!u.jobs_read ? "reading…" : !u.jobs ? "No job is known." : grid(["job", "last tick", "result", "host", "took", "next", "note"], u.jobs.map(j => {
+		const run = j.Last ?? {};
+		return [plain(j.Job), clock(j.Tick), make("span", { className: run.state === "failed" || run.state === "lost" ? "chip late" : "", textContent: run.state ?? "–" }), plain(run.host ?? ""),
+			run.ended ? span(Date.parse(run.ended) - Date.parse(run.started)) : "–", clock(j.Next), plain(j.Paused ? `paused by ${j.Paused.host}: ${j.Paused.reason}` : run.error ?? "")];
+	})));
 }
 
 function grid(head, body) {
@@ -238,6 +244,7 @@ function fill(row) {
 	[row.ages, row.leases] = [[], []];
 	const aged = (e, since, before = "") => { row.ages.push([e, since, before]); return e; };
 	row.name.replaceChildren(plain(d.name));
+	if (d.kind && d.kind !== "lock") row.name.append(make("span", { className: "chip mode", textContent: plain(d.kind) }));
 	const used = d.holders.reduce((n, h) => n + (h.weight || 1), 0);
 	if (d.limit) row.name.append(make("span", { className: used < d.limit ? "chip mode" : "chip mode full", textContent: `${used} of ${d.limit}` }));
 	else if (d.shared) row.name.append(make("span", { className: "chip mode", textContent: "shared" }));

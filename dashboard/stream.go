@@ -19,10 +19,6 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "cross-origin request", http.StatusForbidden)
 		return
 	}
-	if h.hub.count() >= maxViewers {
-		http.Error(w, "too many windows show this page", http.StatusServiceUnavailable)
-		return
-	}
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("X-Accel-Buffering", "no") // or nginx would collect events
@@ -31,7 +27,10 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	q := queryOf(r)
 	v := &viewer{changed: make(chan struct{}, 1), wantJobs: q.jobs}
-	h.hub.join(v)
+	if !h.hub.join(v) {
+		http.Error(w, "too many windows show this page", http.StatusServiceUnavailable)
+		return
+	}
 	defer h.hub.leave(v)
 	had, out := &sent{}, http.NewResponseController(w)
 	for {

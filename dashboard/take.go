@@ -55,9 +55,12 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) {
 	token, err := h.hub.locks.BreakOwner(r.Context(), o.Name, o.Owner, o.Reason)
 	h.cfg.Logger.WarnContext(r.Context(), "a lock was taken away on the dashboard",
 		"name", o.Name, "owner", o.Owner, "reason", o.Reason, "remote", r.RemoteAddr, "token", token, "error", err)
-	h.hub.hurry()
-	if token == 0 {
-		http.Error(w, err.Error(), status(err))
+	switch {
+	case errors.Is(err, fencelock.ErrNotHeld):
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	case token == 0:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	answer := map[string]string{"token": fmt.Sprint(token)} // beyond the integers of JavaScript
@@ -66,17 +69,4 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer) // the reader is gone
-}
-
-// status returns the HTTP status of an error of an engine.
-func status(err error) int {
-	switch {
-	case errors.Is(err, fencelock.ErrNotHeld):
-		return http.StatusConflict
-	case errors.Is(err, fencelock.ErrUnsupported):
-		return http.StatusNotImplemented
-	case errors.Is(err, fencelock.ErrInvalid):
-		return http.StatusBadRequest
-	}
-	return http.StatusServiceUnavailable
 }

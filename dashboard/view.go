@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,32 +21,24 @@ const (
 // update is what the page shows after a look. Times are milliseconds since 1970, by the clock of
 // this process or, for holders and waiters, that of the engine.
 type update struct {
-	Now         int64             `json:"now"`
-	Held        int               `json:"held"`
-	Waiting     int               `json:"waiting"`
-	Names       int               `json:"names"`
-	LongestWait int64             `json:"longest_wait"`
-	Oldest      int64             `json:"oldest"`
-	Lost        int               `json:"lost"`
-	Late        int               `json:"late"`
-	Rate        float64           `json:"rate"` // acquisitions per minute
-	Took        float64           `json:"took"` // of the list, in ms
-	Error       string            `json:"error,omitempty"`
-	Matching    int               `json:"matching"` // rows that match the filter
-	Order       []string          `json:"order"`    // names of the rows that are shown
-	Rows        []json.RawMessage `json:"rows"`     // those that have changed
-	Points      [][3]int64        `json:"points"`   // those that are new; before a point of -1, -1 nobody looked
-	Hot         []hotView         `json:"hot"`
-	Elections   []electionView    `json:"elections,omitempty"`
-	Jobs        []jobView         `json:"jobs,omitempty"`
-	JobError    string            `json:"job_error,omitempty"`
-	JobsRead    bool              `json:"jobs_read,omitempty"`
+	sums
+	Now       int64             `json:"now"`
+	Matching  int               `json:"matching"` // rows that match the filter
+	Order     []string          `json:"order"`    // names of the rows that are shown
+	Rows      []json.RawMessage `json:"rows"`     // those that have changed
+	Points    []point           `json:"points"`   // those that are new
+	Hot       []hotView         `json:"hot"`
+	Elections []rowView         `json:"elections,omitempty"`
+	Jobs      []cron.Status     `json:"jobs,omitempty"`
+	JobError  string            `json:"job_error,omitempty"`
+	JobsRead  bool              `json:"jobs_read,omitempty"`
 
 	rows []rowView // all rows that are shown
 }
 
 type rowView struct {
 	Name      string       `json:"name"`
+	Kind      string       `json:"kind,omitempty"`
 	Shared    bool         `json:"shared,omitempty"`
 	Limit     int          `json:"limit,omitempty"`
 	NotBefore int64        `json:"not_before,omitempty"`
@@ -54,7 +47,7 @@ type rowView struct {
 	Waiters   []waiterView `json:"waiters"` // the first ones
 	Waiting   int          `json:"waiting"`
 	Rate      float64      `json:"rate,omitempty"`
-	Strip     []stripView  `json:"strip"`
+	Strip     []hold       `json:"strip"`
 }
 
 type holderView struct {
@@ -79,37 +72,9 @@ type waiterView struct {
 	Position int    `json:"position"`
 }
 
-type stripView struct {
-	From int64  `json:"from"`
-	To   int64  `json:"to,omitempty"` // 0 while it is held
-	Host string `json:"host"`
-	Lost bool   `json:"lost,omitempty"`
-}
-
 type hotView struct {
 	Name   string  `json:"name"`
 	Waited float64 `json:"waited"` // seconds
-}
-
-type electionView struct {
-	Name   string `json:"name"`
-	Leader string `json:"leader,omitempty"`
-	Note   string `json:"note,omitempty"`
-	Term   int64  `json:"term,omitempty,string"`
-	Since  int64  `json:"since,omitempty"`
-	Others int    `json:"others"` // candidates that wait
-	Terms  int    `json:"terms"`  // that were seen in the last five minutes
-}
-
-type jobView struct {
-	Job    string `json:"job"`
-	Tick   int64  `json:"tick,omitempty"`
-	Next   int64  `json:"next,omitempty"`
-	State  string `json:"state,omitempty"`
-	Host   string `json:"host,omitempty"`
-	Took   int64  `json:"took"` // -1 if it has not ended
-	Error  string `json:"error,omitempty"`
-	Paused string `json:"paused,omitempty"`
 }
 
 // query is what one window shows.
@@ -121,39 +86,26 @@ type query struct {
 // sent is what a window already shows.
 type sent struct {
 	rows  map[string]string // by name, as JSON
-	point time.Time
+	point int64             // the time of the last point
 }
 
 // view returns what a window shows, without what it has.
 func (h *hub) view(q query, had *sent) update {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Now()
-	u := h.past.view(q, now)
-	for _, name := range h.cfg.Elections {
-		if !h.past.at.IsZero() && strings.HasPrefix(name, h.cfg.Prefix) { // otherwise nobody knows who leads
-			u.Elections = append(u.Elections, h.past.election(name))
-		}
-	}
+	u := h.past.view(q, time.Now())
 	if q.jobs && !h.jobs.at.IsZero() {
-		u.JobsRead = true
-		for _, s := range h.jobs.list {
-			u.Jobs = append(u.Jobs, viewJob(s))
-		}
+		u.JobsRead, u.Jobs = true, h.jobs.list
 		if h.jobs.err != nil {
 			u.JobError = h.jobs.err.Error()
 		}
 	}
 	for _, p := range h.past.points {
-		if !p.at.After(had.point) {
-			continue
+		if p[0] > had.point {
+			u.Points = append(u.Points, p)
 		}
-		if p.gap {
-			u.Points = append(u.Points, [3]int64{p.at.UnixMilli(), -1, -1})
-		}
-		u.Points = append(u.Points, [3]int64{p.at.UnixMilli(), int64(p.held), int64(p.waiting)})
-		had.point = p.at
 	}
+	had.point = h.past.at.UnixMilli()
 	shown := make(map[string]string, len(u.rows))
 	for _, r := range u.rows {
 		text, err := json.Marshal(r)
@@ -171,16 +123,7 @@ func (h *hub) view(q query, had *sent) update {
 
 // view returns the sums and the rows.
 func (h *history) view(q query, now time.Time) update {
-	t := h.totals
-	u := update{
-		Now: now.UnixMilli(), Held: t.held, Waiting: t.waiting, Names: t.names,
-		LongestWait: t.longestWait.Milliseconds(), Oldest: t.oldest.Milliseconds(),
-		Lost: h.lost, Late: h.late, Rate: round(h.rate), Took: float64(h.took.Microseconds()) / 1000,
-		Order: []string{}, Rows: []json.RawMessage{}, Points: [][3]int64{}, Hot: h.hottest(),
-	}
-	if h.err != nil {
-		u.Error = h.err.Error()
-	}
+	u := update{sums: h.sums, Now: now.UnixMilli(), Order: []string{}, Rows: []json.RawMessage{}, Points: []point{}, Hot: h.hottest()}
 	for _, s := range h.list {
 		if !q.matches(s) {
 			continue
@@ -188,6 +131,14 @@ func (h *history) view(q query, now time.Time) update {
 		if u.Matching++; len(u.rows) < maxRows {
 			u.rows = append(u.rows, h.row(s))
 		}
+	}
+	if h.at.IsZero() {
+		return u
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.elections)) {
+		s := h.names[name]
+		s.Name = name
+		u.Elections = append(u.Elections, h.row(s))
 	}
 	return u
 }
@@ -203,8 +154,8 @@ func (q query) matches(s fencelock.Status) bool {
 // row returns the row of a name.
 func (h *history) row(s fencelock.Status) rowView {
 	r := rowView{
-		Name: s.Name, Shared: s.Mode == fencelock.Shared, Limit: s.Limit, NotBefore: millis(s.NotBefore),
-		Holders: []holderView{}, Waiters: []waiterView{}, Waiting: len(s.Waiters), Strip: []stripView{},
+		Name: s.Name, Kind: kindOf(s), Shared: s.Mode == fencelock.Shared, Limit: s.Limit, NotBefore: millis(s.NotBefore),
+		Holders: []holderView{}, Waiters: []waiterView{}, Waiting: len(s.Waiters), Strip: []hold{},
 	}
 	if s.Trouble != nil {
 		r.Trouble = s.Trouble.Error()
@@ -213,16 +164,13 @@ func (h *history) row(s fencelock.Status) rowView {
 	if t == nil {
 		t = new(track)
 	}
-	r.Rate = round(t.rate)
-	for _, x := range t.holds {
-		r.Strip = append(r.Strip, stripView{millis(x.from), millis(x.to), x.host, x.lost})
-	}
+	r.Rate, r.Strip = round(t.rate), append(r.Strip, t.holds...)
 	for _, x := range s.Holders {
 		v := holderView{
 			Owner: x.Owner, Token: x.Token, Host: x.Host, PID: x.PID, Note: x.Note, Since: millis(x.Since), Weight: x.Weight, Foreign: x.Foreign,
 		}
-		if i := slices.IndexFunc(t.holds, func(y hold) bool { return y.to.IsZero() && y.is(x) }); i >= 0 {
-			v.Ends, v.Lease, v.Late = millis(t.holds[i].ends), t.holds[i].lease.Milliseconds(), t.holds[i].late
+		if held := t.held(x); held != nil {
+			v.Ends, v.Lease, v.Late = millis(held.ends), held.lease.Milliseconds(), held.late
 		} else if x.TTL > 0 {
 			v.Ends, v.Lease = h.at.Add(x.TTL).UnixMilli(), max(x.Lease, x.TTL).Milliseconds()
 		}
@@ -246,40 +194,6 @@ func (h *history) hottest() []hotView {
 		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Name, b.Name))
 	})
 	return hot[:min(len(hot), maxHot)]
-}
-
-// election returns who leads. The term is the fencing token.
-func (h *history) election(name string) electionView {
-	v := electionView{Name: name}
-	if t := h.tracks[name]; t != nil {
-		v.Terms = len(t.holds)
-	}
-	for _, s := range h.list {
-		if s.Name != name {
-			continue
-		}
-		v.Others = len(s.Waiters)
-		if len(s.Holders) > 0 {
-			x := s.Holders[0]
-			v.Leader, v.Note, v.Term, v.Since = x.Host, x.Note, x.Token, millis(x.Since)
-		}
-	}
-	return v
-}
-
-// viewJob returns the row of a job.
-func viewJob(s cron.Status) jobView {
-	v := jobView{Job: s.Job, Tick: millis(s.Tick), Next: millis(s.Next), Took: -1}
-	if r := s.Last; r != nil {
-		v.State, v.Host, v.Error = string(r.State), r.Host, r.Error
-		if !r.Ended.IsZero() {
-			v.Took = r.Ended.Sub(r.Started).Milliseconds()
-		}
-	}
-	if s.Paused != nil {
-		v.Paused = "paused by " + s.Paused.Host + ": " + s.Paused.Reason
-	}
-	return v
 }
 
 // millis returns a time in milliseconds; 0 if it is unknown.

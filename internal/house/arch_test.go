@@ -31,7 +31,7 @@ type room struct {
 var rooms = []room{
 	{folder: "driver", imports: []string{}, tests: []string{"driver", "testing libraries"}},
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
-	{folder: "dashboard", imports: []string{".", "cron"}},
+	{folder: "dashboard", imports: []string{".", "cron", "internal/promtext"}},
 	{folder: "driver/drivertest/proc", imports: []string{"driver", "internal/freeze"}},
 	{folder: "internal/hold", imports: []string{}},
 	{folder: "internal/heldlock", imports: []string{}},
@@ -87,6 +87,7 @@ var rooms = []room{
 	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/faults", "internal/testkit/redistest"}},
 	{folder: "internal/cronhook", imports: []string{"."}},
 	{folder: "internal/lockmetrics", imports: []string{".", "driver", "internal/hold"}},
+	{folder: "internal/promtext", imports: []string{}},
 	{folder: "internal/words", imports: []string{"driver"}},
 	{folder: "internal/recordtext", imports: []string{}},
 	{folder: "internal/redisfmt", imports: []string{"driver"}},

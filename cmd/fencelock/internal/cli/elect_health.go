@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/election"
+	"github.com/fencelock/fencelock/internal/promtext"
 )
 
 // health answers probes of load balancers, orchestrators and Prometheus while elect runs.
@@ -81,20 +81,13 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 
 // metrics answers in the text format of Prometheus.
 func (h *health) metrics(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	leading := 0
 	if h.candidate.Term() != nil {
 		leading = 1
 	}
-	label := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(h.name)
-	for _, m := range []struct {
-		name, kind, help string
-		value            int64
-	}{
-		{"leading", "gauge", "1 while this process leads.", int64(leading)},
-		{"terms_total", "counter", "Terms of this process.", h.terms.Load()},
-		{"terms_lost_total", "counter", "Terms that ended because the lock was lost.", h.lost.Load()},
-	} {
-		fmt.Fprintf(w, "# HELP fencelock_election_%[1]s %[2]s\n# TYPE fencelock_election_%[1]s %[3]s\nfencelock_election_%[1]s{name=\"%[4]s\"} %[5]d\n", m.name, m.help, m.kind, label, m.value)
-	}
+	promtext.Write(w, "name", h.name, []promtext.Metric{
+		{Name: "fencelock_election_leading", Type: "gauge", Help: "1 while this process leads.", Value: leading},
+		{Name: "fencelock_election_terms_total", Type: "counter", Help: "Terms of this process.", Value: h.terms.Load()},
+		{Name: "fencelock_election_terms_lost_total", Type: "counter", Help: "Terms that ended because the lock was lost.", Value: h.lost.Load()},
+	})
 }

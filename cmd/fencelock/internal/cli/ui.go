@@ -42,7 +42,7 @@ func newUI(a *app) *cobra.Command {
 The page is read-only and has no login: on an address that others can reach, they see names, hosts and notes. With --allow-break, the page has a button that takes a lock away from one holder, and the URL has a token that the button needs. On an address that others can reach, --allow-break needs --token-file.`,
 		Example: `fencelock ui
 fencelock ui invoice: --listen 127.0.0.1:8080
-fencelock ui --allow-break --election billing
+fencelock ui --election billing
 fencelock ui --listen :7654 --allow-break --token-file ui-token`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{prefixRow}),
@@ -59,7 +59,7 @@ fencelock ui --listen :7654 --allow-break --token-file ui-token`,
 		c.TokenFile = s
 		return notEmpty(s)
 	})
-	f.Func("election", "`NAME` of an election; the page shows its leader, or that there is none. Can be repeated.", func(s string) error {
+	f.Func("election", "`NAME` of an election. The page recognises elections that have a candidate; of this one it also says from the start that nobody leads. Can be repeated.", func(s string) error {
 		c.Elections = append(c.Elections, s)
 		return driver.CheckName(s)
 	})
