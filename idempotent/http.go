@@ -88,6 +88,8 @@ func IsOutcome(status int, header http.Header) bool {
 //   - 409: the first request is still being handled after Options.Wait, or at once with
 //     Options.NoWait; or its response was not stored.
 //   - 422: the key was used with another method, host, URL or body.
+//   - 500: the lock was lost while the request was handled. Another process may have handled it
+//     again; a later request of the key gets the outcome.
 //   - 503: the engine is unreachable. The request was not handled.
 //
 // A refusal by next, such as 429 or 503, is sent but not stored; see HTTP.Keep. If the client
@@ -177,7 +179,7 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	switch {
 	case errors.Is(err, fencelock.ErrLost):
 		h.cfg.Failed(r, err)
-		problem(w, http.StatusConflict, "this request took too long and was handled again by another process; retry to get that response")
+		problem(w, http.StatusInternalServerError, "the outcome of this request is unknown, and another process may have handled it again; retry it with the same Idempotency-Key")
 	case served != nil: // send what was done, whether it was stored or not
 		if err != nil && !errors.Is(err, errAgain) {
 			h.cfg.Failed(r, err)

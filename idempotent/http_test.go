@@ -232,7 +232,7 @@ func TestHTTPTakenOver(t *testing.T) {
 		}
 	})
 	url := serve(t, over(engine, records, nil), next, nil)
-	request{key: "a", body: "tea", status: 409, want: "was handled again by another process"}.send(t, url)
+	request{key: "a", body: "tea", status: 500, want: "the outcome of this request is unknown"}.send(t, url)
 	request{key: "a", body: "tea", status: 202, want: "other"}.send(t, url)
 }
 

@@ -142,7 +142,7 @@ func (l *live) freeze(t *testing.T, others []*instance) {
 	if err := frozen.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if status := <-answer; status != http.StatusConflict { // its outcome is not stored with its key
+	if status := <-answer; status != http.StatusInternalServerError { // its outcome is unknown
 		t.Errorf("the payment of the frozen process has status %d", status)
 	}
 	l.fires(t, "FencelockLockLost", "FencelockWriteRefused")
