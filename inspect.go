@@ -104,7 +104,7 @@ const checkName = "fencelock:check"
 // probes, with a ctx that has a deadline. It returns the errors of [Locker.TryAcquire] and
 // [Lock.Release], except ErrHeld.
 func (l *Locker) Check(ctx context.Context) error {
-	err := l.WithOnly(Options{Shared: true}).TryDo(ctx, checkName, func(context.Context) error { return nil })
+	err := l.WithOnly(Options{Shared: true, Kind: KindCheck}).TryDo(ctx, checkName, func(context.Context) error { return nil })
 	if errors.Is(err, ErrHeld) { // another process holds the name exclusively, so the engine works
 		return nil
 	}

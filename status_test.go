@@ -125,14 +125,17 @@ func TestWatchIsLeft(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks, engine := newLocks(fencelock.Config{})
+		var kinds []string
+		locks, engine := newLocks(fencelock.Config{Tracer: &fencelock.Tracer{
+			AcquireEnd: func(_ context.Context, d fencelock.TraceAcquireEnd) { kinds = append(kinds, d.Kind) },
+		}})
 		check := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			return locks.Check(ctx)
 		}
-		if err := check(); err != nil {
-			t.Error(err)
+		if err := check(); err != nil || len(kinds) != 1 || kinds[0] != fencelock.KindCheck {
+			t.Errorf("%v, kinds %q", err, kinds)
 		}
 		if err := locks.With(fencelock.Options{MinHold: hour}).Check(t.Context()); err != nil {
 			t.Errorf("of a Locker with a minimum hold: %v", err)

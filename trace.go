@@ -52,6 +52,7 @@ const (
 	KindElection  = "election"  // a campaign or a term of package election
 	KindCron      = "cron"      // a run of package cron
 	KindSemaphore = "semaphore" // a permit of package semaphore
+	KindCheck     = "check"     // a probe by Locker.Check
 )
 
 // TraceAcquireStart describes the start of an acquisition.

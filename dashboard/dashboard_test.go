@@ -242,6 +242,7 @@ func TestElectionsAreRecognised(t *testing.T) {
 		engine := memlock.New(nil)
 		locks := fencelock.New(engine, nil)
 		acquire(t, engine, "stock", "web-1", time.Hour)
+		hold(t, engine, driver.Request{Name: "fencelock:check", TTL: time.Hour, Identity: driver.Identity{Kind: fencelock.KindCheck}}) // is not shown
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		for range 2 {

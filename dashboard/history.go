@@ -104,6 +104,7 @@ func (h *history) add(list []fencelock.Status, err error, now time.Time, took ti
 		elapsed = 0
 		h.points = append(h.points, point{now.UnixMilli(), -1, -1})
 	}
+	list = slices.DeleteFunc(list, func(s fencelock.Status) bool { return kindOf(s) == fencelock.KindCheck })
 	h.sum(list, now)
 	h.rate = fade(h.rate, elapsed, rateSpan) + float64(h.follow(now, elapsed, gap))
 	h.sums.Rate = round(h.rate)
