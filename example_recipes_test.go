@@ -24,6 +24,7 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"
+	"github.com/fencelock/fencelock/s3records"
 	"github.com/fencelock/fencelock/semaphore"
 	"github.com/fencelock/fencelock/sqlrecords"
 )
@@ -220,6 +221,12 @@ func inTable(ctx context.Context) error {
 	}
 	records := sqlrecords.New(db, sqlrecords.MySQL, nil)
 	err = records.Init(ctx) // makes the table; records.Schema() is for an administrator
+	return err
+}
+
+func objectStore(ctx context.Context) error {
+	records := s3records.New("my-bucket", &s3records.Config{Region: "eu-west-1", Prefix: "locks/"})
+	err := records.Init(ctx) // checks that the store obeys If-None-Match and If-Match
 	return err
 }
 
