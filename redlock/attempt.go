@@ -200,8 +200,17 @@ func (a *attempt) ending(n *node) releaseCall {
 }
 
 // stored handles an answer to the second round.
+var errNotStored = errors.New("it has not stored the token of its grant")
+
 func (a *attempt) stored(r reply) {
 	ok, server := affirmed(r.Reply)
+	if !ok {
+		err := r.Err
+		if err == nil {
+			err = errNotStored
+		}
+		a.tally.nodeErrors.add(a.set.nodes[r.node], err)
+	}
 	a.apply(a.take.Raised(r.node, ok, server, instant(time.Now())))
 }
 

@@ -22,6 +22,7 @@ type tally struct {
 	inWay        *driver.HeldError // if there are several, the one that stays longest
 	otherHolders map[string]int    // by owner: on how many nodes it is in the way
 	open         int               // nodes that have not answered; they may be held by anyone
+	taken        bool              // a node answered that another request holds the name or is before this one
 	first        bool              // only the leader was asked, and it refused
 	waits        int               // nodes that answered that they do not vote yet
 	next         time.Duration     // until the first of those in the way may be gone; 0 means unknown
@@ -94,6 +95,7 @@ func (b *tally) vote(r reply) quorum.Vote {
 			return quorum.Vote{}
 		}
 	case "told": // the name is free, but reserved for requests that were notified
+		b.taken = true
 		b.later(w.Millis())
 		return quorum.Vote{}
 	case "quarantine":
@@ -115,9 +117,11 @@ var errOwed = errors.New("it has not released an earlier attempt yet")
 // would, but never one of this request.
 func (b *tally) noteHolder(n *node, left time.Duration, foreign bool, text string) {
 	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(b.past, h.Owner) || n.orphans.has(h.Owner) && !n.holds.has(h.Owner)) {
+		b.taken = true
 		b.nodeErrors.add(n, errOwed)
 		return
 	}
+	b.taken = true
 	held := &driver.HeldError{Name: b.name}
 	if left >= 0 {
 		held.Until = time.Now().Add(left)
@@ -152,7 +156,7 @@ type outcome struct {
 	inWay *driver.HeldError
 	split bool          // nobody has a majority
 	next  time.Duration // until time alone may change something; 0 means unknown
-	heard bool          // a majority answered
+	heard bool          // a majority answered, and the name is taken on some of these nodes
 	later bool          // and some of these nodes will vote after their quarantine
 	err   error         // why no majority answered
 	cut   bool          // because the caller's context ended first
@@ -181,7 +185,7 @@ func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
 
 // outcome returns the outcome of an attempt that did not win.
 func (b *tally) outcome(ctx context.Context) outcome {
-	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.hasMajority(), later: b.waits > 0 && b.hasMajority()}
+	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.hasMajority() && b.taken, later: b.waits > 0 && b.hasMajority()}
 	if o.inWay == nil {
 		o.inWay = &driver.HeldError{Name: b.name}
 	}
@@ -189,7 +193,10 @@ func (b *tally) outcome(ctx context.Context) outcome {
 	case b.set.closed.Err() != nil:
 		o.err, o.final = unavailable(errClosed), true
 	case !o.heard && ctx.Err() != nil && b.nodeErrors.wrong == nil:
-		o.err, o.cut = b.nodeErrors.joined(), true
+		o.cut = true
+		if len(b.nodeErrors.errs) > 0 { // or the nodes are about to store the token
+			o.err = b.nodeErrors.joined()
+		}
 	case b.nodeErrors.wrong != nil || b.hopeless():
 		o.err, o.final = b.nodeErrors.joined(), b.nodeErrors.final()
 	case !o.heard && !b.first:

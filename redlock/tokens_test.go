@@ -1,10 +1,15 @@
 package redlock_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -63,5 +68,34 @@ func TestEveryKeyExpires(t *testing.T) {
 				t.Errorf("%s has PTTL %s on %s", key, ttl, r.Addr())
 			}
 		}
+	}
+}
+
+// TestUnfinishedIsNoHolder: the context of a request ends while the nodes that granted it store its
+// token. Nobody else holds the name, so the error is not ErrHeld.
+func TestUnfinishedIsNoHolder(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []bool{true, false} {
+		t.Run(fmt.Sprint("Wait ", wait), func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			store := make(chan struct{})
+			defer close(store)
+			e := openThrough(t, startNodes(t, 3).addrs(), redlock.Config{}, func(_ int, node redisconn.Conn) redisconn.Conn {
+				return watched{node, func(c redisconn.Call, do func() []redisconn.Reply) []redisconn.Reply {
+					if redlock.Kind(c.Script) == "raise" {
+						cancel()
+						<-store
+					}
+					return do()
+				}}
+			})
+			_, err := e.Acquire(ctx, driver.Request{Name: "x", TTL: long, MinHold: time.Second, Wait: wait}) // a minimum hold is stored in a second round
+			if ctx.Err() == nil {
+				t.Fatal("no node was asked to store a token: this test does not test")
+			}
+			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+				t.Errorf("got %v, want ErrUnavailable", err)
+			}
+		})
 	}
 }
