@@ -18,6 +18,7 @@ import (
 type attempt struct {
 	*Locker
 	request driver.Request
+	adopts  *Lease // the acquisition to adopt; nil to acquire the name
 	report  *report
 	most    time.Duration // the maximum hold, counted from the grant; 0 means none
 }
@@ -61,7 +62,7 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		// Read before the engine records the time of its request: if the machine was suspended in
 		// between, the request looks older than it is, never younger.
 		before := clock.Now()
-		grant, err := a.engine.Acquire(ctx, req)
+		grant, err := a.call(ctx, req)
 		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
 			err = last.Ended(ctx, err)
 		}
@@ -79,6 +80,14 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 			return nil, last.Ended(ctx, nil)
 		}
 	}
+}
+
+// call calls the engine once.
+func (a *attempt) call(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	if a.adopts == nil {
+		return a.engine.Acquire(ctx, req)
+	}
+	return a.engine.(driver.Adopter).Adopt(ctx, *a.adopts, req) //nolint:forcetypeassert // see Locker.Adopt
 }
 
 // startHold begins the hold of a granted lock. A grant that is too old is confirmed by a renewal
@@ -151,13 +160,13 @@ type report struct {
 }
 
 // newReport calls AcquireStart. The caller must call end.
-func (l *Locker) newReport(ctx context.Context, req driver.Request) *report {
+func (l *Locker) newReport(ctx context.Context, req driver.Request, adopts bool) *report {
 	if untraced(ctx, &l.cfg) {
 		return nil
 	}
 	lock := TraceLock{Name: req.Name, Mode: req.Mode, Kind: l.kind(), Engine: l.traits.Engine}
-	r := &report{cfg: &l.cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{TraceLock: lock}}
-	r.ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: lock.Name, Mode: lock.Mode, Wait: req.Wait, Kind: lock.Kind, Engine: lock.Engine})
+	r := &report{cfg: &l.cfg, asked: ctx, begun: time.Now(), data: TraceAcquireEnd{TraceLock: lock, Adopt: adopts}}
+	r.ctx = start(ctx, l.cfg.Tracer.AcquireStart, TraceAcquireStart{Name: lock.Name, Mode: lock.Mode, Wait: req.Wait, Adopt: adopts, Kind: lock.Kind, Engine: lock.Engine})
 	return r
 }
 

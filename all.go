@@ -163,7 +163,7 @@ func (a *acquisition) report(ctx context.Context, name string) *report {
 	if r := a.told[name]; r != nil && !r.over {
 		return r
 	}
-	a.told[name] = a.newReport(ctx, a.request(ctx, name, a.wait))
+	a.told[name] = a.newReport(ctx, a.request(ctx, name, a.wait), false)
 	return a.told[name]
 }
 

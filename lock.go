@@ -104,7 +104,7 @@ func (l *Lock) announce() {
 	l.mu.Unlock()
 	switch {
 	case returned:
-		l.holdEnd()
+		l.holdEnd(false)
 	case loss != nil:
 		l.locker.renewer.notifier.lost(l.values(), l.traced(), loss, held)
 	}

@@ -164,16 +164,20 @@ func (l *Locker) TryDo(ctx context.Context, name string, fn func(ctx context.Con
 	return l.do(ctx, name, false, fn)
 }
 
-// acquire acquires a lock and reports to the tracer and the logger.
 func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Lock, error) {
+	return l.obtain(ctx, l.request(ctx, name, wait), nil)
+}
+
+// obtain acquires a lock, or adopts lease unless that is nil. It reports to the tracer and the
+// logger.
+func (l *Locker) obtain(ctx context.Context, req driver.Request, lease *Lease) (*Lock, error) {
 	if err := l.cfg.check(l.opts, l.traits.Leased); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	req := l.request(ctx, name, wait)
-	a := &attempt{Locker: l, request: req, report: l.newReport(ctx, req), most: l.opts.MaxHold}
+	a := &attempt{Locker: l, request: req, adopts: lease, report: l.newReport(ctx, req, lease != nil), most: l.opts.MaxHold}
 	lock, err := a.run(ctx)
 	if err != nil {
 		a.report.end(nil, err)

@@ -41,15 +41,15 @@ func (l *Lock) Release() error {
 	if errors.Is(failure, ErrLost) {
 		return fmt.Errorf("%w: %w", ErrNotHeld, failure)
 	}
-	l.holdEnd()
+	l.holdEnd(false)
 	return err
 }
 
-// holdEnd calls HoldEnd for a lock that was released.
-func (l *Lock) holdEnd() {
+// holdEnd calls HoldEnd for a lock that was released or detached.
+func (l *Lock) holdEnd(detached bool) {
 	l.mu.Lock()
 	most, _ := l.failed.(*MaxHoldError) //nolint:errorlint // failed is never wrapped
-	data := TraceHoldEnd{TraceLock: l.traced(), Held: l.held, Max: most}
+	data := TraceHoldEnd{TraceLock: l.traced(), Held: l.held, Max: most, Detached: detached}
 	l.mu.Unlock()
 	end(l.values(), l.locker.renewer.cfg.Tracer.HoldEnd, data)
 }
@@ -70,7 +70,7 @@ func (l *Lock) giveUp() {
 	told := l.told
 	l.mu.Unlock()
 	if told {
-		l.holdEnd()
+		l.holdEnd(false)
 	}
 }
 

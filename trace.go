@@ -27,7 +27,7 @@ type Tracer struct {
 	// RenewStart and RenewEnd enclose one batch of renewals.
 	RenewStart func(context.Context, TraceRenewStart) context.Context
 	RenewEnd   func(context.Context, TraceRenewEnd)
-	// HoldEnd is called at the end of a hold: after ReleaseEnd, or after a loss.
+	// HoldEnd is called at the end of a hold: after ReleaseEnd, after a loss, or by Lock.Detach.
 	HoldEnd      func(context.Context, TraceHoldEnd)
 	ReleaseStart func(context.Context, TraceLock) context.Context
 	ReleaseEnd   func(context.Context, TraceReleaseEnd)
@@ -59,7 +59,8 @@ const (
 type TraceAcquireStart struct {
 	Name   string
 	Mode   Mode
-	Wait   bool   // false for TryAcquire
+	Wait   bool   // false for TryAcquire and Adopt
+	Adopt  bool   // true for Adopt
 	Kind   string // as Options.Kind, or KindLock
 	Engine string // the name of the engine, such as "redis"
 }
@@ -67,6 +68,7 @@ type TraceAcquireStart struct {
 // TraceAcquireEnd describes the end of an acquisition. If Err is not nil, there is no token.
 type TraceAcquireEnd struct {
 	TraceLock
+	Adopt    bool          // the call was Adopt
 	Waited   time.Duration // from start to end
 	Queued   time.Duration // the part of it spent in the queue; 0 if it did not join the queue
 	Position int           // the first place in the queue; 0 if it did not wait or is unknown
@@ -120,6 +122,10 @@ type TraceHoldEnd struct {
 	Held time.Duration
 	Lost *LostError    // nil if the lock was not lost
 	Max  *MaxHoldError // nil unless Options.MaxHold ended the context of the lock
+
+	// Detached means that Lock.Detach ended the hold: the lock was not released, and no ReleaseEnd
+	// was called.
+	Detached bool
 }
 
 // TraceReleaseEnd describes the end of a release.

@@ -12,9 +12,9 @@
 // Every engine supports shared acquisitions. Traits say whether it has leases, limits and rates,
 // which order it gives to waiters, and how long TTLs and minimum holds may be. An engine without
 // leases ends a lock when its process ends. Other features are interfaces that an engine may
-// implement: [Lister], [Breaker], [OwnerBreaker], [Watcher], [Resizer], [RecordKeeper], [Parter],
-// [Inspector], and, together with Traits.Rates, [RateLimiter]. The suite skips the cases of missing
-// features and reports that.
+// implement: [Lister], [Breaker], [OwnerBreaker], [Adopter], [Watcher], [Resizer], [RecordKeeper],
+// [Parter], [Inspector], and, together with Traits.Rates, [RateLimiter]. The suite skips the cases of
+// missing features and reports that.
 //
 // # Terms
 //
@@ -160,13 +160,13 @@ type Identity struct {
 	Kind string
 }
 
-// Lease identifies one acquisition for Renew and Release.
+// Lease identifies one acquisition for Renew, Release and Adopt.
 type Lease struct {
-	Name  string
-	Owner string
-	Token int64
-	Mode  Mode
-	TTL   time.Duration // the TTL of the request
+	Name  string        `json:"name"`
+	Owner string        `json:"owner"`
+	Token int64         `json:"token"`
+	Mode  Mode          `json:"mode"`
+	TTL   time.Duration `json:"ttl"` // the TTL of the request
 }
 
 // Grant is the result of a successful acquire.

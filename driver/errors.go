@@ -163,6 +163,27 @@ func (r Request) Check(t Traits) error {
 	return nil
 }
 
+// CheckAdopt is Check for a request that adopts lease. Engines call it before any I/O.
+func (r Request) CheckAdopt(t Traits, lease Lease) error {
+	switch {
+	case lease.Name != r.Name:
+		return fmt.Errorf("%w: a lease of %q cannot be adopted as %q", ErrInvalid, lease.Name, r.Name)
+	case lease.Owner == "" || strings.ContainsAny(lease.Owner, " \x00\r\n") || lease.Token <= 0:
+		return fmt.Errorf("%w: the lease of %q has no valid owner and token; pass on what Lock.Lease returned", ErrInvalid, lease.Name)
+	case lease.Mode != r.Mode:
+		return fmt.Errorf("%w: %q was acquired in another mode than it is adopted in, which is %s", ErrInvalid, lease.Name, r.Mode)
+	case r.MinHold > 0:
+		return fmt.Errorf("%w: an adopted lock keeps the minimum hold with which it was acquired; set none to adopt it", ErrInvalid)
+	}
+	return r.Check(t)
+}
+
+// UnlikeError is the ErrInvalid for a request that adopts an acquisition with another limit or
+// weight. They are those of the acquisition.
+func UnlikeError(name string, limit, weight int) error {
+	return fmt.Errorf("%w: %q was acquired %s and a weight of %d; adopt it with the same", ErrInvalid, name, limited(limit), weight)
+}
+
 // Units returns how many units of its limit the request takes: its weight, or 1.
 func (r Request) Units() int { return max(1, r.Weight) }
 

@@ -49,6 +49,28 @@ type OwnerBreaker interface {
 	BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error)
 }
 
+// Adopter passes an acquisition from one client to another, which may be in another process.
+type Adopter interface {
+	// Adopt makes one acquisition, as Acquire does without waiting, in place of another one: in one
+	// atomic step it ends the acquisition of lease and grants its name to req. Nobody else is
+	// granted the name in between, and waiters keep their places. The token is greater than all
+	// earlier ones of the name. A minimum hold of the earlier acquisition continues.
+	//
+	// Adopt returns ErrNotHeld if the acquisition has ended: it was released, broken or lost, or
+	// somebody has adopted it. It returns ErrInvalid if req has another mode, limit or weight than
+	// the acquisition, or a minimum hold. An engine may ignore the limit and the weight if it has no
+	// limits. See [Request.CheckAdopt].
+	//
+	// The engine retries temporary errors under the same owner. If Adopt returns an error, it has
+	// changed nothing, or it releases what it was granted. A request that arrives late, after that,
+	// has no effect.
+	Adopt(ctx context.Context, lease Lease, req Request) (Grant, error)
+
+	// Detach forgets an acquisition of this client: it will neither be renewed nor released by it.
+	// It does no I/O, so the acquisition lasts until its lease expires or is adopted.
+	Detach(lease Lease)
+}
+
 // Parter is an engine with parts that fail independently, such as the masters of a cluster or
 // several connections. A renewal in one part never waits for those in another.
 type Parter interface {

@@ -28,6 +28,25 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	return c.grant, err
 }
 
+// Adopt ends an acquisition of any client and grants its name to req; see [driver.Adopter].
+func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	if err := req.CheckAdopt(e.Traits(), lease); err != nil {
+		return driver.Grant{}, err
+	}
+	c, err := newClaim(e.client, req, e.Traits())
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	err = e.ask(ctx, req.Name, func(l *lock, now time.Time) error { return l.pass(lease, c, now) })
+	return c.grant, err
+}
+
+// Detach does nothing, since a client keeps no list of its acquisitions.
+func (e *Engine) Detach(driver.Lease) {}
+
 // wait blocks until the claim is granted and confirmed, or ctx ends.
 func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
 	answered := false

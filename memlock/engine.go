@@ -31,6 +31,7 @@ var _ interface {
 	driver.Lister
 	driver.Breaker
 	driver.OwnerBreaker
+	driver.Adopter
 	driver.Watcher
 	driver.Resizer
 	driver.RecordKeeper

@@ -84,6 +84,21 @@ func (l *lock) fits(req driver.Request, now time.Time) bool {
 	return req.Limit == 0 || taken == 0 || taken+req.Units() <= cmp.Or(l.limit, req.Limit)
 }
 
+// pass ends an acquisition and grants its name to a new claim.
+func (l *lock) pass(lease driver.Lease, c *claim, now time.Time) error {
+	old, err := l.holder(lease)
+	if err != nil {
+		return err
+	}
+	if old.req.Limit != c.req.Limit || old.req.Units() != c.req.Units() {
+		return driver.UnlikeError(l.name, old.req.Limit, old.req.Units())
+	}
+	l.end(old, driver.EventReleased, now)
+	l.seat(c, now, c.req.TTL)
+	l.confirm(c, now)
+	return nil
+}
+
 // inWay returns who is in the claim's way.
 func (l *lock) inWay(c *claim, now time.Time) *driver.HeldError {
 	held := &driver.HeldError{Name: l.name}

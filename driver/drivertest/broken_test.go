@@ -21,6 +21,7 @@ type broken struct {
 	list    func(context.Context, driver.Query) ([]driver.Status, error)
 	brk     func(context.Context, string, string) (int64, error)
 	one     func(ctx context.Context, name, owner, reason string) (int64, error)
+	adopt   func(context.Context, driver.Lease, driver.Request) (driver.Grant, error)
 	resize  func(context.Context, string, int) error
 	records brokenRecords
 	take    func(context.Context, driver.RateTake) (driver.RateTaken, error)
@@ -41,6 +42,9 @@ func (b *broken) Break(ctx context.Context, name, reason string) (int64, error) 
 }
 func (b *broken) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
 	return b.one(ctx, name, owner, reason)
+}
+func (b *broken) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	return b.adopt(ctx, lease, req)
 }
 func (b *broken) Resize(ctx context.Context, name string, limit int) error {
 	return b.resize(ctx, name, limit)
@@ -150,7 +154,7 @@ func (s *brokenStore) Client(testing.TB) drivertest.Client {
 // client returns a broken client.
 func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
-	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break, one: p.BreakOwner,
+	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break, one: p.BreakOwner, adopt: p.Adopt,
 		resize: p.Resize, records: unbroken(p.Engine.Records()), take: p.TakeRate, ret: p.ReturnRate, reset: p.ResetRate}
 	s.infect(b)
 	return b

@@ -16,7 +16,7 @@ type mutant struct {
 // TestMutants fails unless each broken engine fails the case that is there for
 // it. With -v it tells what the case said.
 func TestMutants(t *testing.T) {
-	for _, m := range slices.Concat(holding, tokens, waiting, answering, asking, weighing, resizing, joining, recording, rating) {
+	for _, m := range slices.Concat(holding, adopting, tokens, waiting, answering, asking, weighing, resizing, joining, recording, rating) {
 		t.Run(m.name, func(t *testing.T) { mustFail(t, m.fails, suiteOf(m.infect)) })
 	}
 }

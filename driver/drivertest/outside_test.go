@@ -78,14 +78,14 @@ func TestWhatAnEngineCannotIsSkipped(t *testing.T) {
 	if len(cases["FAIL"]) > 0 || len(cases["PASS"]) < 20 {
 		t.Fatalf("failed %q, passed %q\n%s", cases["FAIL"], cases["PASS"], printed)
 	}
-	want := []string{"break", "break-minimum", "break-owner", "list", "lost-callback", "outage", "record-apart",
+	want := []string{"adopt", "adopt-ended", "adopt-input", "adopt-min-hold", "adopt-race", "adopt-shared", "break", "break-minimum", "break-owner", "list", "lost-callback", "outage", "record-apart",
 		"record-clock", "record-expiry", "record-input", "record-lasts", "record-list", "record-outage", "record-race", "record-swap",
 		"resize", "resize-lasts", "silent-waiter", "unreachable"}
 	slices.Sort(cases["SKIP"])
 	if !slices.Equal(cases["SKIP"], want) {
 		t.Errorf("skipped %q, want %q", cases["SKIP"], want)
 	}
-	for _, why := range []string{"no driver.Lister", "no driver.Breaker", "no driver.OwnerBreaker", "no driver.Resizer", "no driver.RecordKeeper", "no drivertest.Cutter"} {
+	for _, why := range []string{"no driver.Lister", "no driver.Breaker", "no driver.OwnerBreaker", "no driver.Adopter", "no driver.Resizer", "no driver.RecordKeeper", "no drivertest.Cutter"} {
 		if !strings.Contains(printed, why) {
 			t.Errorf("nothing says %q", why)
 		}

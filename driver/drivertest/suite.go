@@ -45,7 +45,7 @@ type Cutter interface {
 }
 
 // Client is one process that uses the engine. It may also implement driver.Lister, driver.Breaker,
-// driver.OwnerBreaker, driver.Resizer and driver.RecordKeeper; the cases for these are skipped
+// driver.OwnerBreaker, driver.Adopter, driver.Resizer and driver.RecordKeeper; the cases for these are skipped
 // otherwise. A Client's Records may return driver.ErrUnsupported. If Traits.Rates is set, the
 // Client must implement driver.RateLimiter.
 type Client interface {

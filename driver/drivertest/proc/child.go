@@ -200,6 +200,8 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 		} else {
 			err = driver.ErrUnsupported
 		}
+	case opAdopt, opDetach:
+		a.Grant, err = c.adopt(ctx, q)
 	default:
 		a, err = c.record(ctx, q)
 	}
@@ -212,11 +214,12 @@ func optional(e driver.Engine) (has []string) {
 	_, lister := e.(driver.Lister)
 	_, breaker := e.(driver.Breaker)
 	_, ownerBreaker := e.(driver.OwnerBreaker)
+	_, adopter := e.(driver.Adopter)
 	_, resizer := e.(driver.Resizer)
 	_, registrar := e.(driver.RecordKeeper)
 	_, rateLimiter := e.(driver.RateLimiter)
 	for name, ok := range map[string]bool{
-		"Lister": lister, "Breaker": breaker, "OwnerBreaker": ownerBreaker, "Resizer": resizer,
+		"Lister": lister, "Breaker": breaker, "OwnerBreaker": ownerBreaker, "Adopter": adopter, "Resizer": resizer,
 		"RecordKeeper": registrar, "RateLimiter": rateLimiter,
 	} {
 		if ok {
@@ -224,6 +227,19 @@ func optional(e driver.Engine) (has []string) {
 		}
 	}
 	return has
+}
+
+// adopt makes a call of an Adopter.
+func (c *child) adopt(ctx context.Context, q question) (driver.Grant, error) {
+	a, ok := c.engine.(driver.Adopter)
+	switch {
+	case !ok:
+		return driver.Grant{}, driver.ErrUnsupported
+	case q.Op == opDetach:
+		a.Detach(q.Leases[0])
+		return driver.Grant{}, nil
+	}
+	return a.Adopt(ctx, q.Leases[0], c.request(q))
 }
 
 // rate makes a call of a RateLimiter.

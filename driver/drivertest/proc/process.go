@@ -22,7 +22,7 @@ import (
 var ErrGone = errors.New("the engine's process is gone")
 
 // A Process is an engine in a child process of the test. It implements driver.Engine and the
-// optional interfaces Lister, Breaker, OwnerBreaker, Resizer, RateLimiter and RecordKeeper by
+// optional interfaces Lister, Breaker, OwnerBreaker, Adopter, Resizer, RateLimiter and RecordKeeper by
 // forwarding calls to the child, and is a drivertest.Client and a drivertest.Remote. It is safe for
 // concurrent use.
 //
@@ -348,6 +348,21 @@ func (p *Process) BreakOwner(ctx context.Context, name, owner, reason string) (i
 		return 0, err
 	}
 	return a.Token, hand(ctx, a.err())
+}
+
+// Adopt calls Adopt in the child. The callback OnLost of req runs in the test. Adopt returns
+// driver.ErrUnsupported if the engine is no driver.Adopter.
+func (p *Process) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	a, err := p.ask(ctx, question{Op: opAdopt, Leases: []driver.Lease{lease}, Request: pack(req)}, &call{lost: req.OnLost})
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return a.Grant, hand(ctx, a.err())
+}
+
+// Detach calls Detach in the child.
+func (p *Process) Detach(lease driver.Lease) {
+	_, _ = p.ask(context.Background(), question{Op: opDetach, Leases: []driver.Lease{lease}}, &call{}) // fails if the child is dead
 }
 
 // Resize calls Resize in the child. It returns driver.ErrUnsupported if the engine is no

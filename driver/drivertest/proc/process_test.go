@@ -20,6 +20,7 @@ var (
 	_ driver.Lister       = (*proc.Process)(nil)
 	_ driver.Breaker      = (*proc.Process)(nil)
 	_ driver.OwnerBreaker = (*proc.Process)(nil)
+	_ driver.Adopter      = (*proc.Process)(nil)
 	_ driver.Resizer      = (*proc.Process)(nil)
 	_ driver.RecordKeeper = (*proc.Process)(nil)
 )

@@ -19,6 +19,8 @@ const (
 	opList    = "list"
 	opBreak   = "break"
 	opOne     = "break-owner"
+	opAdopt   = "adopt"
+	opDetach  = "detach"
 	opResize  = "resize"
 	opGet     = "get"
 	opSwap    = "swap"
@@ -36,7 +38,7 @@ const (
 type question struct {
 	ID      int64
 	Op      string
-	Request wireRequest // of an opAcquire
+	Request wireRequest // of an opAcquire and an opAdopt
 	Leases  []driver.Lease
 	Query   driver.Query
 	Name    string // of a lock, or the kind of engine of an opOpen
