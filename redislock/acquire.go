@@ -30,10 +30,38 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	if err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
+	acq.identify(w, lock)
+	return acq.acquire(ctx, w)
+}
+
+// Adopt makes one acquisition in place of another one.
+func (acq *acquirer) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	if err := req.CheckAdopt(acq.cfg.traits(), lease); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
+	}
+	w := &waiter{req: req, from: &lease}
+	lock, err := acq.check(ctx, req)
+	if err != nil {
+		return driver.Grant{}, w.heard.Ended(ctx, err)
+	}
+	acq.identify(w, lock)
+	acq.listener.start() // for the message of a break
+	a := acq.request(ctx, w, false)
+	if a.err != nil {
+		return driver.Grant{}, w.heard.Ended(ctx, a.err)
+	}
+	acq.hold(w, a.grant.Token)
+	return acq.replicated(ctx, w, a.grant, a.replicas)
+}
+
+// identify gives a request its key, description and owner.
+func (acq *acquirer) identify(w *waiter, lock string) {
 	// Each acquisition has an owner of its own, so that an attempt that arrives late is not
 	// mistaken for another acquisition.
-	w.lock, w.desc, w.owner = lock, describe(acq.id, req), newOwner()
-	return acq.acquire(ctx, w)
+	w.lock, w.desc, w.owner = lock, describe(acq.id, w.req), newOwner()
 }
 
 // check returns what is wrong with the engine, the request or the server. Checking the server costs

@@ -14,6 +14,7 @@ var (
 	_ driver.Lister       = (*Engine)(nil)
 	_ driver.Breaker      = (*Engine)(nil)
 	_ driver.OwnerBreaker = (*Engine)(nil)
+	_ driver.Adopter      = (*Engine)(nil)
 	_ driver.Inspector    = (*Engine)(nil)
 	_ driver.Resizer      = (*Engine)(nil)
 	_ driver.Parter       = (*Engine)(nil)
@@ -88,6 +89,16 @@ func (e *Engine) Part(l driver.Lease) string { return e.parts.Part(l) }
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	return e.acquirer.Acquire(ctx, req)
 }
+
+// Adopt ends an acquisition of any client and grants its name to req, in one script; see
+// [driver.Adopter]. Transient errors are retried for up to RetryTimeout. With Quarantine, a server
+// that may have lost data adopts nothing.
+func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	return e.acquirer.Adopt(ctx, lease, req)
+}
+
+// Detach forgets an acquisition; see [driver.Adopter].
+func (e *Engine) Detach(lease driver.Lease) { e.queue.forget(lease.Owner) }
 
 // List returns the names that are held, waited for or closed by a minimum hold. Unless the name is
 // exact, it reads the index, which has the names that clients of this library have held or waited

@@ -95,6 +95,9 @@ func (e *Engine) Mistake(by time.Duration) {
 	e.clock.last = clockSample{sent: time.Now(), server: e.clock.last.latest(time.Now()) + by.Microseconds()}
 }
 
+// AdoptScript passes an acquisition on.
+var AdoptScript = adoptScript
+
 // BreakScript ends every acquisition of a name.
 var BreakScript = breakScript
 

@@ -11,9 +11,9 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// answer is the parsed reply of the acquire script.
+// answer is the parsed reply of the acquire or adopt script.
 type answer struct {
-	status   string // granted, queued, held, limit, quarantine or late; empty if the reply was malformed
+	status   string // the first word; empty if the reply was malformed
 	grant    driver.Grant
 	replicas int
 	blocked  blockedInfo
@@ -26,7 +26,7 @@ type answer struct {
 // server's clock. It has had no effect.
 var errLate = fmt.Errorf("%w: a request reached the server after its deadline", driver.ErrUnavailable)
 
-// request runs the acquire script until the server answers. Transient errors are retried for up to
+// request runs the acquire or adopt script until the server answers. Transient errors are retried for up to
 // RetryTimeout, under the same owner, so that an attempt that succeeded without an answer is found.
 // A request that fails is withdrawn.
 func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
@@ -78,6 +78,12 @@ func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
 // checks.
 func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Reply {
 	limit := attemptLimit(w.req.TTL)
+	if w.from != nil {
+		until, late := acq.until(ctx, limit)
+		r := acq.attempt(ctx, w, acq.call(adoptScript, w.lock, w.owner, w.desc, until, w.from.Owner, redisfmt.Decimal(w.from.Token)))
+		w.unanswered(r.Err, late)
+		return r
+	}
 	common := w.req.Mode == driver.Exclusive && w.req.MinHold == 0 && !acq.cfg.Quarantine
 	life := redisfmt.Millis(w.req.TTL)
 	single := func() redisconn.Reply {
@@ -157,6 +163,10 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 		}
 	case "late":
 		a.err = errLate
+	case "gone":
+		a.err = fmt.Errorf("%w: %q", driver.ErrNotHeld, w.req.Name)
+	case "unlike":
+		a.err = driver.UnlikeError(w.req.Name, int(in.Int()), int(in.Int()))
 	default:
 		in.Bad = true
 	}

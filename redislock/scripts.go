@@ -22,6 +22,7 @@ var (
 	confirmScript = script("head clock token name rules extend begin confirm")
 	touchScript   = script("head clock token name wait rules queue blocked begin touch")
 	leaveScript   = script("head clock token name rules queue begin leave")
+	adoptScript   = script("head clock token name rules queue extend begin adopt")
 	breakScript   = script("head clock token name rules queue begin break")
 	resizeScript  = script("head clock token name rules queue begin resize")
 	statusScript  = script("head clock status")

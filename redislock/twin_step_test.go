@@ -13,11 +13,11 @@ import (
 func (p *play) step(t testing.TB) error {
 	t.Helper()
 	switch n := p.rand.IntN(100); {
-	case n < 38:
+	case n < 37:
 		return p.acquire(t)
-	case n < 58:
+	case n < 56:
 		return p.release(t)
-	case n < 64:
+	case n < 63:
 		return p.leave(t)
 	case n < 76:
 		return p.touch(t)
@@ -29,8 +29,10 @@ func (p *play) step(t testing.TB) error {
 		return p.resize(t)
 	case n < 89:
 		return p.breaks(t)
-	case n < 93:
+	case n < 92:
 		return p.together(t)
+	case n < 95:
+		return p.adopt(t)
 	default:
 		return p.accident(t)
 	}
@@ -129,6 +131,23 @@ func (p *play) confirm(t testing.TB) error {
 	h := p.holder()
 	minHold := int64(p.rand.IntN(2) * 900)
 	return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, minHold), nil, p.args(h.Owner, h.Token, 5000, minHold)...)
+}
+
+// adopt is by a new owner mostly, of one that may be adopted, or the last one once more.
+func (p *play) adopt(t testing.TB) error {
+	t.Helper()
+	if p.adopter.Owner == "" || !p.chance(4) {
+		p.adopted, p.adopter = p.holder(), p.request()
+		if w := strings.Fields(p.adopted.Desc); len(w) > 4 && !p.chance(4) {
+			life := []string{"100", "1000", "30000"}[p.rand.IntN(3)]
+			p.adopter.Owner = fmt.Sprintf("o%d", len(p.asked))
+			p.adopter.Desc = strings.Join([]string{w[0], w[1], w[2], w[3], life, "0", "1", "host", "adopts"}, " ")
+			p.asked = append(p.asked, p.adopter)
+		}
+	}
+	e, h := p.adopter, p.adopted
+	e.Until = p.until()
+	return p.same(t, "adopt", p.Adopt(e.Request, h), nil, p.args(e.Owner, e.Desc, e.Until, h.Owner, h.Token)...)
 }
 
 // resize is of the last version, an old one, or one that was just asked for.

@@ -46,7 +46,7 @@ func twinScripts(edit func(name, source string) string) map[string]*rueidis.Lua 
 		"acquire": redislock.AcquireScript.Source, "gather": redislock.GatherScript.Source,
 		"release": redislock.ReleaseScript.Source, "leave": redislock.LeaveScript.Source, "touch": redislock.TouchScript.Source,
 		"confirm": redislock.ConfirmScript.Source, "renew": redislock.RenewScript.Source, "resize": redislock.ResizeScript.Source,
-		"break": redislock.BreakScript.Source,
+		"break": redislock.BreakScript.Source, "adopt": redislock.AdoptScript.Source,
 		"set":   "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) and 'ok'",
 		"del":   "for _, key in ipairs(ARGV) do redis.call('DEL', key) end return 'ok'",
 		"ear":   "real.call(ARGV[1], ears, ARGV[2]) return 'ok'",
@@ -78,6 +78,8 @@ type play struct {
 	releases int         // so many
 	batches  int         // so many
 	last     twin.Holder // was released last
+	adopted  twin.Holder // was adopted last
+	adopter  twin.Entry  // by this one
 	permits  bool        // nobody asks for anything else
 }
 

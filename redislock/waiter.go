@@ -10,7 +10,8 @@ import (
 // waiter is a request in progress.
 type waiter struct {
 	req   driver.Request
-	lock  string // its key
+	from  *driver.Lease // the acquisition to adopt; nil for an ordinary request
+	lock  string        // its key
 	owner string
 	desc  string
 	asked time.Time // before it was first sent; zero if it was not sent

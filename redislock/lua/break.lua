@@ -27,8 +27,8 @@ end
 if not only then
   broken = call('DEL', s.lock, s.closed) > 0 or broken -- also a lock of another program
   s.mode = 'free'
-elseif broken and call('GET', s.closed) == only then
-  call('DEL', s.closed)
+elseif broken then
+  call('DEL', s.closed) -- that of the owner, or of the one from whom it adopted the lock
 end
 if not broken then return 'gone' end
 local token = mint(s.fence, stamp, s.retention)

@@ -341,12 +341,12 @@ func (n *Name) Break(reason, only string) string {
 			n.publish(h.client, fmt.Sprintf("lost %s %d %s", h.Owner, h.Token, reason))
 		}
 	}
-	switch by, _ := n.get(closed); {
+	switch {
 	case only == "":
 		broken = n.Delete(Lock) || broken
 		broken = n.Delete(closed) || broken
 		n.mode = "free"
-	case broken && by == only:
+	case broken:
 		n.Delete(closed)
 	}
 	if !broken {
@@ -355,6 +355,40 @@ func (n *Name) Break(reason, only string) string {
 	token := n.issue()
 	n.advance(true)
 	return fmt.Sprintf("broken %d", token)
+}
+
+// Adopt is the adopt script. h is the acquisition.
+func (n *Name) Adopt(q Request, h Holder) string {
+	n.call()
+	n.begin()
+	if q.Until < n.Now || n.there(left+q.Owner) {
+		return fmt.Sprintf("late %d", n.Now)
+	}
+	r, _ := read(q.Owner + " " + q.Desc)
+	token, floor := n.tokenOf(r.owner, r.entry), int64(0)
+	if token > 0 {
+		n.extend(r.owner, token, r.ttl)
+		floor = n.floor(token)
+	} else {
+		i := slices.IndexFunc(n.Holders(), func(o Holder) bool { return o.Owner == h.Owner && o.Token == h.Token })
+		if i < 0 || n.mode != r.mode {
+			return fmt.Sprintf("gone %d", n.Now)
+		}
+		old, _ := read(n.Holders()[i].Owner + " " + n.Holders()[i].Desc)
+		if n.mode == "s" && (old.limit != r.limit || old.weight != r.weight) {
+			return fmt.Sprintf("unlike %d %s %d", n.Now, old.limit, old.weight)
+		}
+		if left := n.quarantined(); left > 0 {
+			return fmt.Sprintf("quarantine %d %d", n.Now, left)
+		}
+		n.release(h.Owner, h.Token)
+		n.mark(h.Owner, "", 0)
+		token, floor = n.addHolder(r, r.ttl)
+		if n.Delete(sleeps) {
+			n.advise(n.waiting(), r.ttl, map[string]bool{})
+		}
+	}
+	return fmt.Sprintf("granted %d %d %d", n.Now, token, floor)
 }
 
 // Take is an acquire in a batch.
@@ -398,6 +432,7 @@ type Holder struct {
 	Owner  string
 	Token  int64
 	Shared bool
+	Desc   string
 	client string
 }
 
@@ -409,12 +444,12 @@ func (n *Name) Holders() (list []Holder) {
 	}
 	if rest, ours := strings.CutPrefix(k.Text, format); ours {
 		if w := strings.SplitN(rest, " ", 4); len(w) == 4 {
-			list = append(list, Holder{w[0], number(w[1]), false, w[2]})
+			list = append(list, Holder{w[0], number(w[1]), false, w[2] + " " + w[3], w[2]})
 		}
 	}
 	for _, m := range n.members(Lock, tokens, forever) {
 		r, _ := read(m.text)
-		list = append(list, Holder{r.owner, m.score, true, r.client})
+		list = append(list, Holder{r.owner, m.score, true, r.desc, r.client})
 	}
 	return slices.Clip(list)
 }
