@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -67,6 +68,33 @@ func (q *acquirer) acquireNow(ctx context.Context, req driver.Request) (driver.G
 			return driver.Grant{}, o.inWay
 		case o.err == nil:
 			left--
+		}
+		pause.Wait(ctx)
+	}
+}
+
+// Adopt makes attempts to replace an acquisition until one is decided. Each node replaces it only if
+// it has it. So an attempt that wins has taken the lock from its holder, and one that fails leaves
+// the holder a majority or nobody.
+func (q *acquirer) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	if err := q.set.probeAll(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	q.listener.start()
+	pause, begun := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now()
+	var heard driver.Waited
+	for {
+		o := q.proposer.try(ctx, req, attemptOptions{only: lease.Owner})
+		if o.err == nil && !o.won {
+			o.err = fmt.Errorf("%w: no majority of the nodes passed %q on", driver.ErrUnavailable, req.Name)
+		}
+		switch {
+		case o.won:
+			return o.grant, nil
+		case o.gone:
+			return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, req.Name)
+		case o.final || ctx.Err() != nil || o.later || time.Since(begun) > q.cfg.RetryTimeout:
+			return driver.Grant{}, o.ended(ctx, &heard)
 		}
 		pause.Wait(ctx)
 	}

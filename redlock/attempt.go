@@ -45,7 +45,7 @@ type attemptOptions struct {
 	since    time.Time // when it began to wait
 	caller   string    // its name in the queues
 	reason   string    // reason of a break; "" for an ordinary request
-	only     string    // the owner to break; "" for all
+	only     string    // the only owner to break; without reason the one to adopt from; "" for none
 	past     []string  // owners of the request's earlier attempts, all of them lost
 }
 
@@ -115,8 +115,11 @@ func (a *attempt) askArgs(proposed int64, call string) []string {
 	if a.how.joins {
 		waited = time.Since(a.how.since).Microseconds()
 	}
-	if a.how.reason != "" {
+	switch {
+	case a.how.reason != "":
 		call = "break"
+	case a.how.only != "":
+		call = "adopt"
 	}
 	if a.req.Mode == driver.Exclusive && waited < 0 && call == "-" {
 		return args
@@ -258,7 +261,7 @@ func (a *attempt) askAgain() {
 	for _, n := range nodes {
 		a.answered[n.index] = false // until they answer again
 	}
-	a.how.joins = false // it no longer waits
+	a.how.joins, a.how.only = false, "" // it no longer waits, and has adopted
 	a.holds.whileHeld(a.owner, func() { a.send(nodes, a.take.Token(), "next") })
 	a.finish()
 }

@@ -15,6 +15,7 @@ var (
 	_ driver.Lister       = (*Engine)(nil)
 	_ driver.Breaker      = (*Engine)(nil)
 	_ driver.OwnerBreaker = (*Engine)(nil)
+	_ driver.Adopter      = (*Engine)(nil)
 	_ driver.Inspector    = (*Engine)(nil)
 )
 
@@ -102,6 +103,26 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	defer e.tasks.Leave()
 	return e.acquirer.Acquire(ctx, req)
 }
+
+// Adopt ends an acquisition of any client and grants its name to req; see [driver.Adopter]. A
+// majority of the nodes must have the acquisition. If Adopt fails after a majority has replaced it,
+// or if several clients adopt it at the same time while a node is down, nobody holds the lock.
+func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	if err := req.CheckAdopt(e.cfg.traits(), lease); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.Grant{}, err
+	}
+	if err := e.enter(); err != nil {
+		return driver.Grant{}, err
+	}
+	defer e.tasks.Leave()
+	return e.acquirer.Adopt(ctx, lease, req)
+}
+
+// Detach does nothing: acquisitions that are not renewed are forgotten after twice their TTL.
+func (e *Engine) Detach(driver.Lease) {}
 
 // Renew extends acquisitions. Each node gets all of them in one pipeline. Renew returns when a
 // majority has decided each one. If a majority has kept a lock, it is restored on nodes that have

@@ -25,6 +25,7 @@ type tally struct {
 	taken        bool              // a node answered that another request holds the name or is before this one
 	first        bool              // only the leader was asked, and it refused
 	waits        int               // nodes that answered that they do not vote yet
+	gone         int               // nodes that do not have the lock to adopt
 	next         time.Duration     // until the first of those in the way may be gone; 0 means unknown
 }
 
@@ -98,6 +99,10 @@ func (b *tally) vote(r reply) quorum.Vote {
 		b.taken = true
 		b.later(w.Millis())
 		return quorum.Vote{}
+	case "gone":
+		b.gone++
+		b.taken = true
+		return quorum.Vote{}
 	case "quarantine":
 		left := w.Millis()
 		b.later(left)
@@ -161,6 +166,7 @@ type outcome struct {
 	err   error         // why no majority answered
 	cut   bool          // because the caller's context ended first
 	final bool          // another attempt would also fail
+	gone  bool          // no majority has the lock to adopt
 }
 
 // note records the outcome for the request's error.
@@ -186,6 +192,7 @@ func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
 // outcome returns the outcome of an attempt that did not win.
 func (b *tally) outcome(ctx context.Context) outcome {
 	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.hasMajority() && b.taken, later: b.waits > 0 && b.hasMajority()}
+	o.gone = b.gone > len(b.set.nodes)-b.set.need
 	if o.inWay == nil {
 		o.inWay = &driver.HeldError{Name: b.name}
 	}

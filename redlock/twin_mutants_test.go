@@ -36,6 +36,9 @@ var changed = []struct {
 	{"drop(owner)\n  local longest", "local longest", 4},
 	{"retoken(owner, token, state)\nend\nrearm(owner, ttl, state)", "end\nrearm(owner, ttl, state)", 10},
 	{"forced = ownLease(only) ~= nil", "forced = true", 42},
+	{"if call == 'adopt' and not (forced and mode == state) then return says('gone', '') end", "", 0},
+	{"not (forced and mode == state)", "not forced", 0},
+	{"if call == 'adopt' then bar(only) else", "if call == 'adopt' then else", 0},
 	{"if forced and not only and state", "if forced and state", 15},
 	{"last, first = math.max(last, token), '-'", "last = math.max(last, token)", 14},
 }

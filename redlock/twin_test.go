@@ -225,14 +225,14 @@ func (p *twins) ask() error {
 	if p.IntN(2) == 0 {
 		r.Shared = p.shared()
 		r.Wait = sim.Wait{Joins: p.IntN(2) == 0, Caller: p.caller(), Waited: p.Int64N(9 * second)}
-		call := []string{"-", "-", "first", "next", "break"}[p.IntN(5)]
+		call := []string{"-", "-", "first", "next", "break", "adopt"}[p.IntN(6)]
 		r.Wait.First, r.Wait.Next, r.Forced = call == "first", call == "next", call == "break"
 		waited := int64(-1)
 		if r.Wait.Joins {
 			waited = r.Wait.Waited
 		}
 		args = append(args, mode(r.Shared), id(waited), id(int64(r.Wait.Caller)), call, "why")
-		if r.Forced && p.IntN(2) == 0 {
+		if r.Adopts = call == "adopt"; r.Adopts || r.Forced && p.IntN(2) == 0 {
 			r.Only = p.owner()
 			args = append(args, id(int64(r.Only)))
 		}
@@ -252,7 +252,7 @@ func (p *twins) ask() error {
 	case sim.Quarantined, sim.Told:
 		rest = id(a.Left)
 	}
-	word := [...]string{"granted", "held", "quarantine", "nodes", "late", "told"}[a.Status]
+	word := [...]string{"granted", "held", "quarantine", "nodes", "late", "told", "gone"}[a.Status]
 	if a.Status == sim.Late {
 		server = "-"
 	}

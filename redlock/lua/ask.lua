@@ -10,9 +10,9 @@
 --   7 how long the request has waited, in microseconds; "-1" if it does not wait
 --   8 its name in the queue
 --   9 "first" if it was told that it is next, "next" if the node that told it so has
---     granted, "break" to take the name from its holders
+--     granted, "break" to take the name from its holders, "adopt" to take it from owner 11
 --   10 the reason of the break
---   11 the only owner to break
+--   11 the only owner to break, or the one to adopt from
 -- Every reply is a word, this node's clock, this node's id, and then values.
 local owner, ttl, proposed, desc = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
 local mode, waited, caller, call = ARGV[6] or 'x', tonumber(ARGV[7] or -1), ARGV[8], ARGV[9]
@@ -45,9 +45,10 @@ end
 local only = ARGV[11]
 if only then
   forced = ownLease(only) ~= nil
+  if call == 'adopt' and not (forced and mode == state) then return says('gone', '') end
   if forced then
     free(only, state)
-    publish('lost ' .. only .. ' ' .. ARGV[10])
+    if call == 'adopt' then bar(only) else publish('lost ' .. only .. ' ' .. ARGV[10]) end
     state, text = look()
   end
 end

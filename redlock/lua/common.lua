@@ -25,8 +25,8 @@ local ms = math.floor(now / 1000)
 local last, notbefore, first = 0, 0, '-'
 
 -- RESERVE_MS is how long a free name is reserved for waiters. PATIENCE is how long a request stays
--- in the queue unless it asks again.
-local RESERVE_MS, PATIENCE = 10, 5000
+-- in the queue unless it asks again. BARRED is longer than a request may be on its way.
+local RESERVE_MS, PATIENCE, BARRED = 10, 5000, 5000
 
 local function int(n) return string.format('%d', n) end
 
@@ -142,6 +142,12 @@ end
 -- was released before it arrived.
 local function late(owner, by)
   return now > by or redis.call('EXISTS', fence .. '/' .. owner) == 1
+end
+
+-- bar makes the node refuse requests of an owner that passed its lock on and that arrive later.
+local function bar(owner)
+  redis.pcall('SET', fence .. '/' .. owner, '', 'NX', 'PX', 1)
+  extend(fence .. '/' .. owner, BARRED)
 end
 
 -- join puts a request into the queue for PATIENCE.

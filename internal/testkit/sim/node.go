@@ -20,6 +20,7 @@ const (
 	OtherNodes         // the node works with another set of nodes
 	Late               // the request arrived after its deadline
 	Told               // the name is free, but reserved for waiters that were notified
+	Passed             // the owner to adopt from does not hold the name
 )
 
 // Request requests the lock from a node. Times are in microseconds.
@@ -28,6 +29,7 @@ type Request struct {
 	Shared   bool
 	Forced   bool   // break the name
 	Only     Owner  // with Forced: the only owner to break; 0 means all
+	Adopts   bool   // take the name from Only
 	Proposed int64  // the token that the client proposes
 	TTL      int64  // the lease
 	By       int64  // the latest time at which it may be served, by the node's clock
@@ -148,7 +150,15 @@ func (n *Node) Ask(r Request, now int64) Answer {
 		a.Token, a.Floor = s.Token, n.lowest()
 		return a
 	}
-	if r.Forced && r.Only != 0 {
+	switch {
+	case r.Adopts && (n.find(r.Only) == nil || n.Shared != r.Shared):
+		a.Status = Passed
+		return a
+	case r.Adopts:
+		n.Seats = slices.DeleteFunc(n.Seats, func(s Seat) bool { return s.Owner == r.Only })
+		n.refuse(r.Only, now+freed, now)
+		r.Forced = true
+	case r.Forced && r.Only != 0:
 		if r.Forced = n.find(r.Only) != nil; r.Forced {
 			a.Broken = []Owner{r.Only}
 			n.Seats = slices.DeleteFunc(n.Seats, func(s Seat) bool { return s.Owner == r.Only })
@@ -198,6 +208,15 @@ func (n *Node) bar(owner Owner, now int64) *Bar {
 		return nil
 	}
 	return &n.Bars[i]
+}
+
+// refuse makes the node refuse requests of an owner until a time.
+func (n *Node) refuse(owner Owner, until, now int64) {
+	if b := n.bar(owner, now); b != nil {
+		b.Until = max(b.Until, until)
+		return
+	}
+	n.Bars = append(n.Bars, Bar{Owner: owner, Until: until})
 }
 
 func (n *Node) grant(r Request, now int64) (token int64) {
