@@ -118,19 +118,30 @@ func (c *Config) check(o Options, leased bool) error {
 		name  string
 		value time.Duration
 	}{
-		{"TTL", o.TTL}, {"wait limit", o.Wait}, {"grace", o.Grace}, {"minimum hold", o.MinHold}, {"maximum hold", o.MaxHold},
+		{"TTL", o.TTL}, {"wait limit", o.Wait}, {"grace", o.Grace}, {"minimum hold", o.MinHold}, {maximumHold, o.MaxHold},
 		{"margin", c.Margin}, {"release timeout", c.ReleaseTimeout},
 	} {
-		switch {
-		case d.value < 0:
-			return fmt.Errorf("%w: the %s %v is negative", ErrInvalid, d.name, d.value)
-		case d.value > driver.MaxDuration:
-			return fmt.Errorf("%w: the %s %v is longer than ten years", ErrInvalid, d.name, d.value)
+		if err := checkDuration(d.name, d.value); err != nil {
+			return err
 		}
 	}
 	if margin := c.margin(o.TTL); leased && margin+o.Grace > o.TTL-o.TTL*5/12 {
 		return fmt.Errorf("%w: margin %v and grace %v leave too little of the TTL %v to renew it in time: set a longer TTL or a shorter grace",
 			ErrInvalid, margin, o.Grace, o.TTL)
+	}
+	return nil
+}
+
+// maximumHold is Options.MaxHold in error texts.
+const maximumHold = "maximum hold"
+
+// checkDuration returns an ErrInvalid for a negative or too long duration.
+func checkDuration(name string, d time.Duration) error {
+	switch {
+	case d < 0:
+		return fmt.Errorf("%w: the %s %v is negative", ErrInvalid, name, d)
+	case d > driver.MaxDuration:
+		return fmt.Errorf("%w: the %s %v is longer than ten years", ErrInvalid, name, d)
 	}
 	return nil
 }

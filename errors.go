@@ -49,6 +49,7 @@ var errShortAnswer = errors.New("the engine returned fewer answers than leases")
 //	Note  string    // the note of the lock; see Options.Note
 //	Trace string    // the traceparent of its acquisition; see WithTrace
 //	Kind  string    // as Options.Kind, such as KindElection
+//	MaxHold time.Duration // what the holder published; see Options.MaxHold
 //	Since time.Time // when the holder acquired
 //	Until time.Time // when the lease or the minimum hold ends unless renewed
 //
@@ -79,7 +80,7 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 type MaxHoldError struct {
 	Name  string
 	Token int64
-	Max   time.Duration // Options.MaxHold
+	Max   time.Duration // Options.MaxHold, or the last SetMaxHold
 }
 
 // Error returns the name, the token and the maximum.

@@ -23,8 +23,9 @@ type Lock struct {
 	floor  int64
 	parent context.Context // the caller's context, or the one that HoldStart returned
 
-	mu       sync.Mutex // guards hold, began, held, failed, givingUp, returned, told, released, ctx, cancel, joined
+	mu       sync.Mutex // guards hold, most, began, held, failed, givingUp, returned, told, released, ctx, cancel, joined
 	hold     hold.Hold
+	most     time.Duration   // the maximum hold; 0 means none
 	began    time.Duration   // when the hold began, by the monotonic clock; zero before
 	held     time.Duration   // how long the hold lasted, once it has ended
 	failed   error           // the *LostError or *MaxHoldError that ended the context; before the hold began, a loss that the engine reported
@@ -69,7 +70,7 @@ func (l *Lock) begin(h hold.Hold, most time.Duration, now hold.Instant) {
 	l.locker.renewer.enter(l) // before the hold can end, which removes it
 	l.mu.Lock()
 	reported := l.failed
-	l.began, l.hold, l.failed = now.Mono, h, nil
+	l.began, l.hold, l.most, l.failed = now.Mono, h, most, nil
 	l.mu.Unlock()
 	if reported != nil {
 		l.onEngineLoss(reported)
@@ -81,9 +82,15 @@ func (l *Lock) begin(h hold.Hold, most time.Duration, now hold.Instant) {
 // limit begins the maximum hold of a lock that is held already.
 func (l *Lock) limit(most time.Duration, now hold.Instant) {
 	l.mu.Lock()
-	l.hold.Limit(most, now)
+	l.setMost(most, now)
 	l.mu.Unlock()
 	l.locker.renewer.begin(l, now) // the next step may be due earlier
+}
+
+// setMost sets the maximum hold. The caller holds mu.
+func (l *Lock) setMost(most time.Duration, now hold.Instant) {
+	l.most = most
+	l.hold.Limit(most, now)
 }
 
 // beforeMost returns at, or when the maximum hold is reached if that is earlier. It may have begun
@@ -204,6 +211,29 @@ func (l *Lock) Err() error {
 	return nil
 }
 
+// SetMaxHold replaces Options.MaxHold for this lock, which is then held for at most d from now. 0
+// means no maximum. Lists of holders continue to show the maximum of the acquisition. SetMaxHold
+// does no I/O. If the lock is not held any more, or its maximum is reached, nothing changes, and
+// SetMaxHold returns the error of [Lock.Err].
+func (l *Lock) SetMaxHold(d time.Duration) error {
+	if err := checkDuration(maximumHold, d); err != nil {
+		return err
+	}
+	now := clock.Now()
+	l.feed(hold.Event{Kind: hold.Look}, now)
+	l.mu.Lock()
+	over := l.over()
+	if !over {
+		l.setMost(d, now)
+	}
+	l.mu.Unlock()
+	if over {
+		return l.Err()
+	}
+	l.locker.renewer.begin(l, now) // the next step may be due earlier
+	return nil
+}
+
 // Deadline returns when the lock will be lost unless it is renewed. It moves with every renewal. It
 // is zero on an engine without leases.
 func (l *Lock) Deadline() time.Time {
@@ -282,7 +312,7 @@ func (l *Lock) feed(ev hold.Event, now hold.Instant) (act hold.Action, stood boo
 		return act, stood
 	}
 	if act.Stop {
-		l.failed = &MaxHoldError{Name: l.lease.Name, Token: l.lease.Token, Max: l.locker.opts.MaxHold}
+		l.failed = &MaxHoldError{Name: l.lease.Name, Token: l.lease.Token, Max: l.most}
 	} else if cause := l.hold.Cause(); cause != nil && l.failed == nil {
 		l.failed = l.lostError(cause, now)
 	}

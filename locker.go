@@ -195,6 +195,7 @@ func (l *Locker) request(ctx context.Context, name string, wait bool) driver.Req
 		Wait:     wait,
 		Identity: l.self,
 	}
+	req.MaxHold = l.opts.MaxHold
 	if l.opts.Shared {
 		req.Mode = driver.Shared
 	}

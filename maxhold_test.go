@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
 )
 
@@ -293,5 +294,81 @@ func TestReleaseWaitsForTheReleaseAfterTheMaximumHold(t *testing.T) {
 		if err := l.Release(); !errors.Is(err, fencelock.ErrMaxHold) || !released {
 			t.Errorf("Release returned %v, released: %v", err, released)
 		}
+	})
+}
+
+// TestSetMaxHold: a lock is held for the maximum that was set last, counted from then. After that
+// nothing changes it.
+func TestSetMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		for _, c := range []struct {
+			first, then, held time.Duration
+		}{
+			{2 * time.Second, 5 * time.Second, 6 * time.Second},
+			{5 * time.Second, time.Second, 2 * time.Second},
+			{time.Hour, 1, time.Second + 1},
+			{0, 3 * time.Second, 4 * time.Second},
+			{2 * time.Second, 0, 0},
+		} {
+			begun := time.Now()
+			l := acquire(t, locks.With(fencelock.Options{TTL: time.Second, MaxHold: c.first}), "a")
+			time.Sleep(time.Second)
+			if err := l.SetMaxHold(c.then); err != nil {
+				t.Fatal(err)
+			}
+			if c.held == 0 {
+				time.Sleep(time.Hour)
+				if err := l.Release(); err != nil {
+					t.Errorf("%+v: %v", c, err)
+				}
+				continue
+			}
+			<-l.Context().Done()
+			most, _ := errors.AsType[*fencelock.MaxHoldError](context.Cause(l.Context()))
+			if took := time.Since(begun); took < c.held || took > c.held+time.Millisecond || most == nil || most.Max != c.then {
+				t.Errorf("%+v: the context ended after %v: %v", c, took, context.Cause(l.Context()))
+			}
+			if err := l.SetMaxHold(time.Hour); !errors.Is(err, fencelock.ErrMaxHold) {
+				t.Errorf("a maximum that is set after the end: %v", err)
+			}
+			synctest.Wait()
+		}
+		l := acquire(t, locks, "a")
+		for _, wrong := range []time.Duration{-1, 11 * 365 * 24 * time.Hour} {
+			if err := l.SetMaxHold(wrong); !errors.Is(err, fencelock.ErrInvalid) {
+				t.Errorf("a maximum of %v: %v", wrong, err)
+			}
+		}
+		_ = l.Release()
+		if err := l.SetMaxHold(time.Second); !errors.Is(err, fencelock.ErrNotHeld) {
+			t.Errorf("a maximum for a released lock: %v", err)
+		}
+	})
+}
+
+// TestListsShowTheMaximumHold: a list shows the maximum of holders and waiters, and what is left.
+func TestListsShowTheMaximumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _ := newLocks(fencelock.Config{})
+		l := acquire(t, locks.With(fencelock.Options{MaxHold: time.Minute}), "a")
+		go func() { // ends when the lock is released
+			if err := locks.Do(t.Context(), "a", func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(20 * time.Second)
+		s, err := locks.Status(t.Context(), "a")
+		if err != nil || len(s.Holders) != 1 || len(s.Waiters) != 1 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		if left := time.Until(s.Holders[0].MaxUntil()); left != 40*time.Second || s.Holders[0].MaxHold != time.Minute {
+			t.Errorf("%v of %v is left", left, s.Holders[0].MaxHold)
+		}
+		if s.Waiters[0].MaxHold != 0 || !(driver.Holder{Since: time.Now()}).MaxUntil().IsZero() {
+			t.Errorf("no maximum: %+v", s.Waiters[0])
+		}
+		_ = l.Release()
+		synctest.Wait()
 	})
 }

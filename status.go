@@ -21,6 +21,7 @@ type (
 	//	Note    string // the note of the lock; see Options.Note
 	//	Trace   string // the traceparent of its acquisition; see WithTrace
 	//	Kind    string // as Options.Kind, such as KindElection
+	//	MaxHold time.Duration // as it was acquired, 0 means none; see Options.MaxHold
 	//	Owner   string // unique to this acquisition
 	//	Token   int64  // its fencing token
 	//	Since   time.Time
@@ -36,6 +37,7 @@ type (
 	//	Note     string // the note of the request; see Options.Note
 	//	Trace    string // the traceparent of its acquisition; see WithTrace
 	//	Kind     string // as Options.Kind, such as KindElection
+	//	MaxHold  time.Duration // of the request, 0 means none; see Options.MaxHold
 	//	Owner    string // unique to this request
 	//	Since    time.Time
 	//	Position int // 1 is next
@@ -47,6 +49,7 @@ type (
 	//	PID   int    // its process ID
 	//	Note  string // the note of the request; see Options.Note
 	//	Trace string // the traceparent of the acquisition; see WithTrace
+	//	MaxHold time.Duration // of the acquisition, 0 means none; see Options.MaxHold
 	//	Kind  EventKind
 	//	Name  string
 	//	Owner string

@@ -158,6 +158,11 @@ type Identity struct {
 	// engine that stores the note also stores a kind of at most 32 letters, digits, "-", "_" and
 	// ".". It need not store others, and must not refuse a request because of them.
 	Kind string
+
+	// MaxHold is how long the requester intends to hold the lock at most, counted from the grant; 0
+	// means no maximum. The engine does not enforce it. An engine that stores the note also stores
+	// whole milliseconds of it.
+	MaxHold time.Duration
 }
 
 // Lease identifies one acquisition for Renew, Release and Adopt.

@@ -25,6 +25,16 @@ type Holder struct {
 	Foreign bool          // held by a program that does not use fencelock
 }
 
+// MaxUntil returns the end of the maximum hold that the holder has published, by the clock of Since,
+// or zero. The holder may keep the lock for longer: for its grace, on an engine without leases, and
+// if it has set another maximum since.
+func (h Holder) MaxUntil() time.Time {
+	if h.MaxHold == 0 || h.Since.IsZero() {
+		return time.Time{}
+	}
+	return h.Since.Add(h.MaxHold)
+}
+
 // Waiter is one waiting request. Its [Identity] has its note and trace.
 type Waiter struct {
 	Identity

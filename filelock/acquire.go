@@ -67,7 +67,7 @@ func (e *Engine) newRequest(req driver.Request) *request {
 		r.ticket.weight = req.Units()
 	}
 	r.record = record{
-		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note, Trace: req.Trace, Kind: req.Kind,
+		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note, Trace: req.Trace, Kind: req.Kind, Most: req.MaxHold.Milliseconds(),
 		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit, Weight: r.ticket.weight,
 		Machine: machine(), Process: os.Getpid(),
 	}

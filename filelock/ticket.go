@@ -99,6 +99,7 @@ type record struct {
 	Note   string    `json:"note,omitempty"`
 	Trace  string    `json:"trace,omitempty"`
 	Kind   string    `json:"kind,omitempty"`
+	Most   int64     `json:"max_hold_ms,omitempty"` // what the holder intends; nothing enforces it here
 	Since  time.Time `json:"since"`
 	Mode   string    `json:"mode"`
 	Limit  int       `json:"limit,omitempty"`
@@ -119,7 +120,7 @@ type ending struct {
 }
 
 func (r *record) identity() driver.Identity {
-	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note, Trace: r.Trace, Kind: r.Kind}
+	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note, Trace: r.Trace, Kind: r.Kind, MaxHold: time.Duration(r.Most) * time.Millisecond}
 }
 
 // readRecord reads a ticket's file, with the ending if there is one.

@@ -55,6 +55,7 @@ var asking = []mutant{
 	}},
 	{"loses traces", "trace", func(b *broken) { b.ask(func(req *driver.Request) { req.Trace = "" }) }},
 	{"loses kinds", "trace", func(b *broken) { b.ask(func(req *driver.Request) { req.Kind = "" }) }},
+	{"loses maximum holds", "trace", func(b *broken) { b.ask(func(req *driver.Request) { req.MaxHold = 0 }) }},
 	{"loses the traces of those who wait", "trace", func(b *broken) {
 		b.list = func(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 			list, err := b.process.List(ctx, q)

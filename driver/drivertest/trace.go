@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"time"
+
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -16,15 +18,22 @@ const (
 	holderKind  = "election"
 )
 
-// trace: a request for a held name returns the trace and the kind of the holder's request, and List
-// returns those of holders and waiters. Invalid ones do not damage other fields.
+// traced is identity with a maximum hold.
+var traced = func() driver.Identity {
+	id := identity
+	id.MaxHold = 25 * time.Minute
+	return id
+}()
+
+// trace: a request for a held name returns the trace, the kind and the maximum hold of the holder's
+// request, and List returns those of holders and waiters. Invalid ones do not damage other fields.
 //
 // It fails an engine that does not store them, or stores them so that spaces in them shift the
 // fields behind them.
 func trace(t *run) {
 	c, next := t.client(), t.client()
 	req := t.request("traced")
-	req.Trace, req.Kind = holderTrace, holderKind
+	req.Trace, req.Kind, req.MaxHold = holderTrace, holderKind, traced.MaxHold
 	h := t.hold(c, req)
 	if whoHolds(t, next, "traced").Note == "" {
 		t.Skip("the engine stores no notes, and so no traces")
@@ -46,10 +55,10 @@ func trace(t *run) {
 	w.granted(t.patience, "a waiter with a trace").free()
 
 	req = t.request("mistraced")
-	req.Trace, req.Kind = "no trace, but 5 words", "a kind of 5 words"
+	req.Trace, req.Kind, req.MaxHold = "no trace, but 5 words", "a kind of 5 words", traced.MaxHold
 	h = t.hold(c, req)
 	got := whoHolds(t, next, "mistraced")
-	if got.Trace, got.Kind = "", ""; got != identity {
+	if got.Trace, got.Kind = "", ""; got != traced {
 		t.Errorf("beside an invalid trace and kind the holder is shown as %+v", got)
 	}
 	h.free()
@@ -84,7 +93,7 @@ func whoHolds(t *run, c Client, name string) (who driver.Identity) {
 // showsTrace fails the case unless who has this trace and kind.
 func showsTrace(t *run, where string, who driver.Identity, trace, kind string) {
 	t.Helper()
-	id := identity
+	id := traced
 	if id.Trace, id.Kind = trace, kind; who != id {
 		t.Errorf("%s shows %+v, want %+v", where, who, id)
 	}

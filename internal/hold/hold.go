@@ -78,8 +78,17 @@ func New(terms Terms, sent Instant, ttl time.Duration) Hold {
 	return Hold{terms: terms, sent: sent, ttl: ttl}
 }
 
-// Limit sets the maximum of the hold, counted from now.
-func (h *Hold) Limit(most time.Duration, now Instant) { h.until = now.Mono + most }
+// Limit sets the maximum of the hold, counted from now. 0 means none. It has no effect once the
+// maximum is reached.
+func (h *Hold) Limit(most time.Duration, now Instant) {
+	switch {
+	case h.stopping:
+	case most == 0:
+		h.until = 0
+	default:
+		h.until = now.Mono + most
+	}
+}
 
 // Step processes an event and returns what to do. After the end of the hold it always returns the
 // zero Action.

@@ -2,22 +2,28 @@
 package words
 
 import (
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
 
 const (
 	kindMark    = "kind="
+	maxMark     = "max="
 	longestKind = 32 // bytes
 )
 
-// Host returns the host, the kind and the trace of an identity as one text, "host#kind=KIND#TRACE".
-// A kind or a trace that is missing or invalid is left out.
+// Host returns the host, the kind, the maximum hold in milliseconds and the trace of an identity as
+// one text, "host#kind=KIND#max=600000#TRACE". What is missing or invalid is left out.
 func Host(id driver.Identity) string {
 	text := id.Host
 	if validKind(id.Kind) {
 		text += "#" + kindMark + id.Kind
+	}
+	if ms := id.MaxHold.Milliseconds(); ms > 0 {
+		text += "#" + maxMark + strconv.FormatInt(ms, 10)
 	}
 	if driver.ValidTrace(id.Trace) {
 		text += "#" + id.Trace
@@ -25,17 +31,31 @@ func Host(id driver.Identity) string {
 	return text
 }
 
-// SetHost sets the host, the kind and the trace of an identity from a text of Host.
+// SetHost sets the host, the kind, the maximum hold and the trace of an identity from a text of
+// Host.
 func SetHost(id *driver.Identity, text string) {
-	id.Host, id.Kind, id.Trace = text, "", ""
-	if i := strings.LastIndexByte(id.Host, '#'); i >= 0 && driver.ValidTrace(id.Host[i+1:]) {
-		id.Host, id.Trace = id.Host[:i], id.Host[i+1:]
+	id.Host, id.Kind, id.Trace, id.MaxHold = text, "", "", 0
+	if before, last := cutLast(id.Host); driver.ValidTrace(last) {
+		id.Host, id.Trace = before, last
 	}
-	if i := strings.LastIndexByte(id.Host, '#'); i >= 0 {
-		if kind, marked := strings.CutPrefix(id.Host[i+1:], kindMark); marked && validKind(kind) {
-			id.Host, id.Kind = id.Host[:i], kind
+	before, last := cutLast(id.Host)
+	if text, marked := strings.CutPrefix(last, maxMark); marked {
+		if ms, ok := maximum(text); ok {
+			id.Host, id.MaxHold = before, ms
 		}
 	}
+	before, last = cutLast(id.Host)
+	if kind, marked := strings.CutPrefix(last, kindMark); marked && validKind(kind) {
+		id.Host, id.Kind = before, kind
+	}
+}
+
+// cutLast divides a text at its last "#". If there is none, last is empty.
+func cutLast(text string) (before, last string) {
+	if i := strings.LastIndexByte(text, '#'); i >= 0 {
+		return text[:i], text[i+1:]
+	}
+	return text, ""
 }
 
 // validKind reports whether a kind is one word that no server has to quote.
@@ -44,4 +64,11 @@ func validKind(kind string) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 	}
 	return kind != "" && len(kind) <= longestKind && strings.IndexFunc(kind, strange) < 0
+}
+
+// maximum parses a maximum hold. It refuses a text that Host does not write.
+func maximum(text string) (time.Duration, bool) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	ok := err == nil && ms > 0 && ms <= driver.MaxDuration.Milliseconds() && strconv.FormatInt(ms, 10) == text
+	return time.Duration(ms) * time.Millisecond, ok
 }

@@ -169,9 +169,10 @@ func checkTTL(ttl time.Duration) error {
 }
 
 // locker returns a Locker whose locks report a loss early enough to stop the command: the grace is
-// KillAfter plus the time that the kill itself takes.
+// KillAfter plus the time that the kill itself takes. The maximum hold is published with the lock;
+// see withoutMax.
 func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
-	o.TTL, o.Note, o.Grace = c.TTL, c.Note, c.KillAfter+supervise.KillReserve
+	o.TTL, o.Note, o.Grace, o.MaxHold = c.TTL, c.Note, c.KillAfter+supervise.KillReserve, c.Most
 	return fencelock.New(engine, nil).With(o)
 }
 

@@ -21,7 +21,7 @@ type outcome struct {
 	capped bool  // the command was stopped because it had run for its maximum
 	stuck  bool  // processes of the command still run, so no other command may start
 	asked  bool  // a signal asked fencelock, and so the command, to end
-	begun  bool  // the command started
+	begun  bool  // the command started, or was not started because its maximum was over
 	err    error // carries the exit code
 }
 
@@ -31,11 +31,16 @@ type outcome struct {
 func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, over func(error)) outcome {
 	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
-	process, err := begin(engine, lock, c)
+	err := withoutMax(lock)
+	var process *supervise.Process
+	if err == nil {
+		process, err = begin(engine, lock, c)
+	}
 	if err != nil {
 		over(err)
 		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
-		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
+		capped := exitCode(err) == exitCapped
+		return outcome{lost: errors.Is(err, driver.ErrLost), capped: capped, begun: capped, err: err}
 	}
 	end := a.late(process.Wait(), lock)
 	over(failureOf(end))
@@ -55,6 +60,16 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 		begun:  true,
 		err:    a.verdict(end, freed),
 	}
+}
+
+// withoutMax removes the maximum hold of a lock. supervise stops the command when its maximum is
+// over, and the lock must be renewed until every process of the command has ended.
+func withoutMax(lock *fencelock.Lock) error {
+	err := lock.SetMaxHold(0)
+	if errors.Is(err, fencelock.ErrMaxHold) {
+		return &exitError{code: exitCapped, err: fmt.Errorf("the command was not started: %w", err)}
+	}
+	return nil // begin reports a lost lock
 }
 
 // late reports a command that the watchdog killed at the deadline, and marks its lock as lost.

@@ -25,7 +25,7 @@ func newLs(a *app) *cobra.Command {
 	c := new(lsCmd)
 	cmd := &cobra.Command{
 		Use: "ls [flags] [PREFIX]", GroupID: seeLocks, Short: "List the locks that are held or waited for.", SuggestFor: []string{"list"},
-		Long: `Prints a line for each holder. A lock that has only waiters has the holder "-". SINCE is in UTC. TTL is the rest of the lease, or "none" for a lock that ends with its process. A limit follows the mode: shared/3 is a holder of a lock with limit 3, and shared:2/3 one with weight 2.
+		Long: `Prints a line for each holder. A lock that has only waiters has the holder "-". SINCE is in UTC. TTL is the rest of the lease, or "none" for a lock that ends with its process. MAX is the rest of a maximum hold, "over" after its end, or "-" if there is none. A limit follows the mode: shared/3 is a holder of a lock with limit 3, and shared:2/3 one with weight 2.
 
 If a lock could not be read completely, its line says so. If this user may not read some names, ls prints the others and exits with 78.`,
 		Example: `fencelock ls
@@ -61,14 +61,14 @@ func lockTable(list []driver.Status) string {
 	var rows []string
 	for _, s := range list {
 		for _, h := range s.Holders {
-			holder := fmt.Sprintf("%s\t%s\t%s\t%d", holderPlace(h), stamp(h.Since), left(h.TTL), h.Token)
+			holder := fmt.Sprintf("%s\t%s\t%s\t%s\t%d", holderPlace(h), stamp(h.Since), left(h.TTL), maxLeft(h), h.Token)
 			rows = append(rows, lockRow(s, h.Weight, holder, h.Note))
 		}
 		if len(s.Holders) == 0 {
-			rows = append(rows, lockRow(s, 1, "-\t-\t"+closedFor(s.NotBefore)+"\t-", ""))
+			rows = append(rows, lockRow(s, 1, "-\t-\t"+closedFor(s.NotBefore)+"\t-\t-", ""))
 		}
 	}
-	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tTOKEN\tWAITERS\tNOTE", rows)
+	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tMAX\tTOKEN\tWAITERS\tNOTE", rows)
 }
 
 // lockRow returns a row of ls. If the lock may have changed, the note says so.

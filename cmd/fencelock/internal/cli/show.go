@@ -83,6 +83,22 @@ func left(ttl time.Duration) string {
 	return ttl.Round(100 * time.Millisecond).String()
 }
 
+// maxLeft formats the rest of a maximum hold. After its end a holder still has the lock during its
+// grace, on files until its work returns, and if it has got more time, as by fencelock renew.
+func maxLeft(h driver.Holder) string {
+	until := h.MaxUntil()
+	rest := time.Until(until)
+	switch {
+	case until.IsZero():
+		return "-"
+	case rest <= 0:
+		return "over"
+	case rest >= time.Minute:
+		return rest.Round(time.Second).String()
+	}
+	return rest.Round(100 * time.Millisecond).String()
+}
+
 // print writes v as a line of JSON if --json is set, and text otherwise.
 func (a *app) print(v any, text string) error {
 	if a.json {

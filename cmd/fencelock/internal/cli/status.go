@@ -59,7 +59,7 @@ func describe(s driver.Status) string {
 		fmt.Fprintf(&b, "  may have changed: %s\n", termtext.Text(termtext.Line(s.Trouble.Error())))
 	}
 	for _, h := range s.Holders {
-		fmt.Fprintf(&b, "  held by %s since %s%s\n", holderPlace(h), stamp(h.Since), lease(h))
+		fmt.Fprintf(&b, "  held by %s since %s%s%s\n", holderPlace(h), stamp(h.Since), lease(h), capped(h))
 		fmt.Fprintf(&b, "    token %d, owner %s%s\n", h.Token, termtext.Word(h.Owner), takes(h.Weight))
 		if h.Note != "" {
 			fmt.Fprintf(&b, "    note  %s\n", termtext.Text(h.Note))
@@ -83,6 +83,18 @@ func lease(h driver.Holder) string {
 		return ", " + left(h.TTL) + " left"
 	}
 	return ", " + left(h.TTL) + " left of " + left(h.Lease)
+}
+
+// capped formats the rest of a maximum hold.
+func capped(h driver.Holder) string {
+	switch rest := maxLeft(h); rest {
+	case "-":
+		return ""
+	case "over":
+		return ", its maximum hold is over"
+	default:
+		return ", at most " + rest + " more"
+	}
 }
 
 // takes formats a weight other than 1.

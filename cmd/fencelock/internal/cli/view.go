@@ -20,7 +20,7 @@ type view struct {
 	Trouble   string       `json:"trouble,omitempty"`   // why this may be incomplete or out of date
 }
 
-// identityView is driver.Identity.
+// identityView is driver.Identity without the maximum hold.
 type identityView struct {
 	Host  string `json:"host"`
 	PID   int    `json:"pid"` // on Host, perhaps in a container
@@ -29,12 +29,17 @@ type identityView struct {
 	Kind  string `json:"kind,omitempty"`  // what the lock is for, if it is not a lock like any other
 }
 
+func viewOfIdentity(id driver.Identity) identityView {
+	return identityView{Host: id.Host, PID: id.PID, Note: id.Note, Trace: id.Trace}
+}
+
 // holderView is driver.Holder.
 type holderView struct {
 	Owner string `json:"owner"` // unique to this acquisition
 	Token int64  `json:"token"` // 0 for a foreign holder
 	identityView
 	Since   stamp `json:"since"`              // by the server's clock; null if unknown
+	Until   stamp `json:"max_until,omitzero"` // end of the maximum hold
 	TTL     int64 `json:"ttl_ms"`             // the rest of the lease; 0 if the lock ends with its process
 	Lease   int64 `json:"lease_ms,omitempty"` // the whole lease
 	Weight  int   `json:"weight,omitempty"`   // its share of the limit
@@ -62,13 +67,13 @@ func viewOf(s driver.Status) view {
 	}
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
-			Owner: h.Owner, Token: h.Token, identityView: identityView(h.Identity),
-			Since: stamp(h.Since), TTL: h.TTL.Milliseconds(), Lease: h.Lease.Milliseconds(), Weight: h.Weight, Foreign: h.Foreign,
+			Owner: h.Owner, Token: h.Token, identityView: viewOfIdentity(h.Identity),
+			Since: stamp(h.Since), Until: stamp(h.MaxUntil()), TTL: h.TTL.Milliseconds(), Lease: h.Lease.Milliseconds(), Weight: h.Weight, Foreign: h.Foreign,
 		})
 	}
 	for _, w := range s.Waiters {
 		v.Waiters = append(v.Waiters, waiterView{
-			Owner: w.Owner, identityView: identityView(w.Identity), Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
+			Owner: w.Owner, identityView: viewOfIdentity(w.Identity), Since: stamp(w.Since), Position: w.Position, Weight: w.Weight,
 		})
 	}
 	return v

@@ -120,6 +120,6 @@ func (c *watchCmd) print(a *app, e driver.Event) error {
 		line += " " + termtext.Text(e.Note)
 	}
 	return a.print(eventView{
-		Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner, Token: e.Token, identityView: identityView(e.Identity),
+		Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner, Token: e.Token, identityView: viewOfIdentity(e.Identity),
 	}, line+"\n")
 }
