@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,8 @@ func (c *acquireCmd) keep(a *app) error {
 		return busy(err, c.Conflict)
 	}
 	defer lock.Release() // if it fails, the lease expires
-	requests, stopListening := listenForRelease(lock.Owner())
+	holding := &keeper{acquireCmd: c, lock: lock, until: time.Now().Add(c.MaxHold), watched: watched}
+	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
 	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
 	if json.NewEncoder(report).Encode(k) == nil {
@@ -51,7 +53,7 @@ func (c *acquireCmd) keep(a *app) error {
 		return context.Cause(a.ctx)
 	}
 	supervise.Withdraw()
-	c.untilEnd(lock, watched, requests, signals)
+	holding.untilEnd(requests, signals)
 	return nil
 }
 
@@ -84,27 +86,43 @@ func (c *acquireCmd) take(a *app, engine driver.Engine) (*fencelock.Lock, chan o
 	return a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) })
 }
 
+// keeper holds a lock for a process.
+type keeper struct {
+	*acquireCmd
+	lock    *fencelock.Lock
+	until   time.Time // end of the maximum hold
+	watched *neighbour
+}
+
 // untilEnd returns when the lock is to be released. If the process of --with-pid has to stop
 // before, it gets the signal and some time.
-func (c *acquireCmd) untilEnd(lock *fencelock.Lock, watched *neighbour, requests <-chan releaseRequest, signals <-chan os.Signal) {
-	select {
-	case <-watched.ended:
-		return
-	case r := <-requests:
-		r.answer(lock.Release())
-		return
-	case <-signals:
-	case <-lock.Context().Done():
-		if releasedElsewhere(lock.Err()) {
+func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signal) {
+	over := k.lock.Context().Done()
+	var enough <-chan time.Time // nil until the process has to stop
+	for {
+		select {
+		case <-k.watched.ended:
 			return
+		case <-enough:
+			return
+		case r := <-requests:
+			if k.serve(r, enough != nil) {
+				return
+			}
+			continue
+		case s := <-signals:
+			if !slices.Contains(supervise.EndSignals, s) {
+				continue
+			}
+		case <-over:
+			if over = nil; releasedElsewhere(k.lock.Err()) {
+				return
+			}
 		}
-	}
-	watched.send(c.signal)
-	select {
-	case <-watched.ended:
-	case r := <-requests:
-		r.answer(lock.Release())
-	case <-time.After(c.grace()):
+		if enough == nil {
+			k.watched.send(k.signal)
+			enough = time.After(k.grace())
+		}
 	}
 }
 
@@ -112,25 +130,4 @@ func (c *acquireCmd) untilEnd(lock *fencelock.Lock, watched *neighbour, requests
 func releasedElsewhere(err error) bool {
 	loss, ok := errors.AsType[*fencelock.LostError](err)
 	return ok && errors.Is(loss.Reason, driver.ErrBroken) && strings.Contains(loss.Reason.Error(), releaseReason)
-}
-
-// releaseRequest is a fencelock release on the host of the keeper. The keeper then releases the lock
-// itself. Through the server the message could be lost, and the keeper would report a lost lock.
-type releaseRequest struct{ answer func(error) }
-
-// The answers of a keeper. After any other answer, release asks the server.
-const (
-	answerReleased = "released\n"
-	answerLost     = "lost\n"
-)
-
-// answerOf returns the answer after a release.
-func answerOf(err error) string {
-	switch {
-	case err == nil:
-		return answerReleased
-	case errors.Is(err, driver.ErrNotHeld):
-		return answerLost
-	}
-	return ""
 }

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,10 +15,10 @@ import (
 // abstract sockets, which end with their process.
 func socketOf(owner string) string { return "@fencelock-keeper-" + owner }
 
-// listenForRelease returns requests of this user and of root, until the returned function is called. If it
-// cannot listen, there are no requests.
-func listenForRelease(owner string) (<-chan releaseRequest, func()) {
-	requests, done := make(chan releaseRequest), make(chan struct{})
+// listenForRequests returns requests of this user and of root, until the returned function is
+// called. If it cannot listen, there are no requests.
+func listenForRequests(owner string) (<-chan keeperRequest, func()) {
+	requests, done := make(chan keeperRequest), make(chan struct{})
 	listener, err := net.Listen("unix", socketOf(owner))
 	if err != nil {
 		return nil, func() {}
@@ -27,39 +29,56 @@ func listenForRelease(owner string) (<-chan releaseRequest, func()) {
 			if err != nil {
 				return
 			}
-			if !ofSameUser(conn) {
-				conn.Close()
-				continue
-			}
-			select {
-			case requests <- releaseRequest{func(err error) { _, _ = io.WriteString(conn, answerOf(err)); conn.Close() }}:
-			case <-done:
-				conn.Close()
-			}
+			go receive(conn, requests, done) // ends when the request was read and passed on, or is late
 		}
 	}()
 	return requests, func() { close(done); listener.Close() }
 }
 
-// askKeeper asks a keeper on this host to release its lock, and returns its answer. It returns "" if
-// there is no such keeper, or if the keeper does not answer.
-func askKeeper(owner string) string {
+// receive reads a request and passes it on, until done is closed.
+func receive(conn net.Conn, requests chan<- keeperRequest, done <-chan struct{}) {
+	if !ofSameUser(conn) {
+		conn.Close()
+		return
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(keeperLimit))
+	line, err := bufio.NewReader(io.LimitReader(conn, 64)).ReadString('\n')
+	if err != nil {
+		conn.Close()
+		return
+	}
+	answer := func(text string) {
+		_, _ = io.WriteString(conn, text) // the asker may be gone
+		conn.Close()
+	}
+	select {
+	case requests <- keeperRequest{strings.TrimSpace(line), answer}:
+	case <-done:
+		conn.Close()
+	}
+}
+
+// askKeeper sends a request to the keeper of an acquisition on this host, and returns its answer
+// and true. It returns false if there is no such keeper, or if the keeper does not answer within
+// limit. It calls waiting if the answer takes longer than a second.
+func askKeeper(owner, request string, limit time.Duration, waiting func()) (answer string, ok bool) {
 	conn, err := net.Dial("unix", socketOf(owner))
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer conn.Close()
 	if !ofSameUser(conn) {
-		return ""
+		return "", false
 	}
-	_ = conn.SetDeadline(time.Now().Add(keeperLimit))
-	answer, _ := io.ReadAll(io.LimitReader(conn, 64)) // an incomplete answer is none
-	return string(answer)
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	if _, err := io.WriteString(conn, request+"\n"); err != nil {
+		return "", false
+	}
+	defer time.AfterFunc(time.Second, waiting).Stop()
+	text, err := io.ReadAll(io.LimitReader(conn, 1<<12))
+	answer, complete := strings.CutSuffix(string(text), "\n")
+	return answer, err == nil && complete
 }
-
-// keeperLimit is how long a keeper may take to answer: the release timeout of the lock and a
-// second.
-const keeperLimit = 6 * time.Second
 
 // ofSameUser reports whether the process at the other end belongs to this user or to root.
 func ofSameUser(conn net.Conn) bool {

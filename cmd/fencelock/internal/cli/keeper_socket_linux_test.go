@@ -1,32 +1,65 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
+	"io"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/fencelock/fencelock/driver"
 )
 
-// TestAskKeeper: release gets the answer of a keeper on the same host, and asks the server if there
-// is no keeper or if the keeper has no answer.
+// TestAskKeeper: a keeper on the same host gets the request and answers it. Without a keeper there
+// is no answer.
 func TestAskKeeper(t *testing.T) {
-	for want, err := range map[string]error{
-		answerReleased: nil,
-		answerLost:     fmt.Errorf("the lease is over: %w", driver.ErrNotHeld),
-		"":             errors.New("the server does not answer"),
-	} {
+	for _, want := range []string{answerReleased, answerLost, answerUnavailable + " the server does not answer", ""} {
 		owner := uuid.NewString()
-		requests, stop := listenForRelease(owner)
-		go func() { (<-requests).answer(err) }() // ends with the question below
-		if got := askKeeper(owner); got != want {
-			t.Errorf("a keeper that gets %v answers %q, want %q", err, got, want)
+		requests, stop := listenForRequests(owner)
+		go func() { // ends with the question below
+			r := <-requests
+			if r.text != "renew 500" {
+				t.Errorf("the request is %q", r.text)
+			}
+			r.answer(want + "\n")
+		}()
+		if got, ok := askKeeper(owner, "renew 500", time.Minute, func() {}); got != want || !ok {
+			t.Errorf("answered %q, %v, want %q", got, ok, want)
 		}
 		stop()
-		if got := askKeeper(owner); got != "" {
-			t.Errorf("without a keeper the answer is %q", got)
+		if got, ok := askKeeper(owner, "release", time.Minute, func() {}); got != "" || ok {
+			t.Errorf("without a keeper: %q, %v", got, ok)
 		}
 	}
+}
+
+// TestKeeperIgnoresHalfARequest: a connection without a whole line is no request, and does not
+// delay the next one.
+func TestKeeperIgnoresHalfARequest(t *testing.T) {
+	owner := uuid.NewString()
+	requests, stop := listenForRequests(owner)
+	defer stop()
+	silent, err := net.Dial("unix", socketOf(owner))
+	must(t, err)
+	defer silent.Close()
+	half, err := net.Dial("unix", socketOf(owner))
+	must(t, err)
+	_, err = io.WriteString(half, "release")
+	must(t, err)
+	must(t, half.Close())
+	go func() { (<-requests).answer("whole\n") }() // ends with the question below
+	if got, ok := askKeeper(owner, "left", time.Minute, func() {}); got != "whole" || !ok {
+		t.Errorf("answered %q, %v", got, ok)
+	}
+}
+
+// TestKeeperThatDoesNotAnswer: the caller learns that the answer takes long, and gets none.
+func TestKeeperThatDoesNotAnswer(t *testing.T) {
+	owner := uuid.NewString()
+	_, stop := listenForRequests(owner) // nobody reads its requests
+	defer stop()
+	told := make(chan struct{})
+	if got, ok := askKeeper(owner, "release", 1500*time.Millisecond, func() { close(told) }); ok {
+		t.Errorf("answered %q", got)
+	}
+	<-told
 }

@@ -2,8 +2,10 @@
 
 package cli
 
-// listenForRelease returns no requests: release asks the server.
-func listenForRelease(string) (<-chan releaseRequest, func()) { return nil, func() {} }
+import "time"
 
-// askKeeper returns "": there is no way to a keeper.
-func askKeeper(string) string { return "" }
+// listenForRequests returns no requests: release asks the server.
+func listenForRequests(string) (<-chan keeperRequest, func()) { return nil, func() {} }
+
+// askKeeper returns false: there is no way to a keeper.
+func askKeeper(string, string, time.Duration, func()) (string, bool) { return "", false }

@@ -50,6 +50,7 @@ func (c *lsCmd) Run(a *app) error {
 		}
 		return err
 	})
+	learnMaxima(list)
 	if len(list) == 0 && err == nil {
 		a.detail("no lock is held or waited for")
 	}

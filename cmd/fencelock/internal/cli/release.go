@@ -15,8 +15,11 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
+// handleRow explains the argument of release and renew.
+var handleRow = explained{"HANDLE", "The handle that fencelock acquire printed."}
+
 // releaseCmd is the verb release.
-type releaseCmd struct{ Handle string }
+type releaseCmd struct{ handle }
 
 func newRelease(a *app) *cobra.Command {
 	c := new(releaseCmd)
@@ -25,40 +28,39 @@ func newRelease(a *app) *cobra.Command {
 		Long:    `It works on every host that reaches the locks, not only on that of the keeper. A later holder of the name keeps the lock.`,
 		Example: `fencelock release "$FENCELOCK_HANDLE"`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{{"HANDLE", "The handle that fencelock acquire printed."}}),
+			argumentRows: table([]explained{handleRow}),
 			exitCodes:    table([]explained{{"76", "the lock was lost or released before"}}),
 		},
-		Args: arguments(&c.Handle), PreRunE: checked(c.check), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: arguments(&c.text), PreRunE: checked(c.check), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
+	}
+}
+
+// Run ends the acquisition of the handle. If its keeper is on this host but cannot reach the server,
+// this process would not reach it either.
+func (c *releaseCmd) Run(a *app) error {
+	owner, name := c.parts()
+	answer, ok := askKeeper(owner, askRelease, keeperLimit, func() {
+		a.say("waiting until the keeper of %s has released it, for at most %v", termtext.Word(name), keeperLimit)
+	})
+	switch outcome, why, _ := strings.Cut(answer, " "); {
+	case !ok:
+		return c.releaseElsewhere(a)
+	case outcome == answerReleased:
+		return nil
+	case outcome == answerLost:
+		return c.lost()
+	default:
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("%s\ntry: nothing: the keeper has ended, and the lock is free when its lease expires", why)}
 	}
 }
 
 // releaseReason tells a keeper that its lock was not taken away.
 const releaseReason = "released by fencelock release"
 
-// parts returns the owner and the name in a handle.
-func (c *releaseCmd) parts() (owner, name string) {
-	owner, name, _ = strings.Cut(c.Handle, ":")
-	return owner, name
-}
-
-// check validates the handle.
-func (c *releaseCmd) check() error {
-	if owner, name := c.parts(); owner == "" || driver.CheckName(name) != nil {
-		return fmt.Errorf("%s is not a handle; write the last word that fencelock acquire printed, in quotes", termtext.Word(c.Handle))
-	}
-	return nil
-}
-
-// Run ends the acquisition of the handle.
-func (c *releaseCmd) Run(a *app) error {
+// releaseElsewhere ends an acquisition whose keeper is on another host, or gone.
+func (c *releaseCmd) releaseElsewhere(a *app) error {
 	owner, name := c.parts()
-	switch askKeeper(owner) {
-	case answerReleased:
-		return nil
-	case answerLost:
-		return c.lost()
-	}
 	err := a.with(func(ctx context.Context, engine driver.Engine) error {
 		_, err := fencelock.New(engine, nil).BreakOwner(ctx, name, owner, releaseReason)
 		return err
@@ -67,10 +69,4 @@ func (c *releaseCmd) Run(a *app) error {
 		return c.lost()
 	}
 	return err
-}
-
-// lost is the error for an acquisition that has ended.
-func (c *releaseCmd) lost() error {
-	_, name := c.parts()
-	return &exitError{code: exitLost, err: fmt.Errorf("the lock %s of this handle was lost or released before", termtext.Word(name))}
 }

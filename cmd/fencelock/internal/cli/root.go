@@ -62,7 +62,7 @@ fencelock ls                             who holds what`,
 	root.SetHelpFunc(a.printHelp)
 	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: seeLocks, Title: seeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
 	root.AddCommand(
-		newRun(a), newElect(a), newOnce(a), newAcquire(a), newRelease(a), newLimit(a),
+		newRun(a), newElect(a), newOnce(a), newAcquire(a), newRenew(a), newRelease(a), newLimit(a),
 		newLs(a), newStatus(a), newHolds(a), newWatch(a), newUI(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a), newChaos(a),
 		newDemo(a), newCompletion(a), newVersion(a),
 	)

@@ -45,6 +45,7 @@ func (a *app) status(name string) (status fencelock.Status, err error) {
 		status, err = fencelock.New(engine, nil).Status(ctx, name)
 		return err
 	})
+	learnMaxima([]fencelock.Status{status})
 	return status, err
 }
 
