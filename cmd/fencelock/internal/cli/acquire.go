@@ -46,7 +46,7 @@ func newAcquire(a *app) *cobra.Command {
 		Use: "acquire [flags] NAME", GroupID: useLocks, Short: "Acquire a lock that outlives this command.",
 		Long: `Prints the fencing token and a handle of the lock, and leaves a process behind that holds it, the keeper. The lock ends with "fencelock release HANDLE", when the time of --max-hold is over, with the process of --with-pid, or when the keeper is killed.
 
-If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or at most 5 seconds later. Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
+If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or at most 5 seconds later. A lock that is acquired in a command of fencelock run, elect or once ends with that command at the latest, before the lock of the command is released. (On systems other than Linux it does not.) Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
 		Example: `fencelock acquire nightly --max-hold 1h --detach
 eval "$(fencelock acquire -x nightly --max-hold 1h --with-pid $$)"
 fencelock release "$FENCELOCK_HANDLE"`,
@@ -97,11 +97,8 @@ func (c *acquireCmd) check() (err error) {
 	if c.signal, err = signalOf(c.Signal); err != nil {
 		return err
 	}
-	switch {
-	case c.Detach == (c.WithPID != 0):
+	if c.Detach == (c.WithPID != 0) {
 		return errors.New("write one of --with-pid PID, to release the lock when that process ends, and --detach")
-	case c.Detach && os.Getenv(ownerVariable) != "":
-		return errors.New("--detach cannot be used in a command of fencelock run, which waits for all its processes; write --with-pid")
 	}
 	return cmp.Or(driver.CheckName(c.Name), c.ifBusy.check(), c.sharing.check(), checkTTL(c.TTL))
 }

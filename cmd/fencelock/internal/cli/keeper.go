@@ -40,6 +40,7 @@ func (c *acquireCmd) keep(a *app) error {
 		return busy(err, c.Conflict)
 	}
 	defer lock.Release() // if it fails, the lease expires
+	supervise.NameKeeper()
 	holding := &keeper{acquireCmd: c, lock: lock, until: time.Now().Add(c.MaxHold), watched: watched}
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()

@@ -68,6 +68,9 @@ type supervisor struct {
 	killing bool
 	late    bool // the kill started at the deadline
 	denials int  // the last reported number of processes that cannot be killed
+
+	keepers int           // how many keepers were left at the last look
+	asked   time.Duration // when they were first asked to end, by bootTime; 0 before
 }
 
 // runWatchdog starts the command of the first order, and returns when no process of the command is
@@ -78,7 +81,7 @@ func runWatchdog(conn *os.File) {
 	if !ok || first.Start == nil {
 		return
 	}
-	s := &supervisor{start: *first.Start, link: link{conn}, due: math.MaxInt64}
+	s := &supervisor{start: *first.Start, link: link{conn}, tree: tree{spares: true}, due: math.MaxInt64}
 	s.obey(first)
 	if s.due <= bootTime() {
 		return // the wrapper was frozen and has lost its lock
@@ -171,6 +174,21 @@ func (s *supervisor) watch(orders <-chan order) {
 		if s.killing && !s.over() {
 			s.killAll()
 		}
+		if s.ended && !s.over() {
+			s.endKeepers()
+		}
+	}
+}
+
+// endKeepers ends the keepers once the command and all its other processes have ended. Keepers that
+// do not end in time, or not before the deadline, are killed.
+func (s *supervisor) endKeepers() {
+	var asked bool
+	if s.keepers, asked = s.tree.endKeepers(); asked && s.asked == 0 {
+		s.asked = bootTime()
+	}
+	if s.due <= bootTime() || s.asked != 0 && bootTime()-s.asked > keeperLimit {
+		s.spares, s.killing = false, true
 	}
 }
 
@@ -186,6 +204,7 @@ const (
 	lookAgain   = time.Second            // timers stop while the machine sleeps, so the deadline is checked this often
 	leftAgain   = 50 * time.Millisecond  // for processes of the group that are not our children
 	killLimit   = 500 * time.Millisecond // limit of one call of kill, so that orders are read
+	keeperLimit = 12 * time.Second       // how long keepers may take to end: for a signal, and for a release
 )
 
 // wake returns a channel that fires when watch must check again without an order or an event.
@@ -193,12 +212,16 @@ func (s *supervisor) wake() <-chan time.Time {
 	switch {
 	case s.killing && s.denied > 0:
 		return time.After(deniedAgain)
+	case s.ended && s.keepers > 0 && s.spares:
+		return time.After(min(max(s.due-bootTime(), 0), leftAgain))
 	case s.killing:
 		return time.After(killAgain)
 	case s.events == nil:
 		return time.After(leftAgain)
 	case s.due != math.MaxInt64:
 		return time.After(min(max(s.due-bootTime(), 0), lookAgain))
+	case s.ended: // keepers may be left alone; nothing reports that
+		return time.After(lookAgain)
 	}
 	return nil
 }

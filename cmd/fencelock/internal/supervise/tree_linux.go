@@ -71,7 +71,7 @@ func (t *tree) signalRest(sig unix.Signal) {
 	for range 2 { // the second walk finds processes whose parent ended during the first
 		t.walk(func(p process) bool {
 			group, err := unix.Getpgid(p.pid)
-			if _, ok := found[p.pid]; ok || err != nil || grouped && group == t.group {
+			if _, ok := found[p.pid]; ok || err != nil || grouped && group == t.group || t.spared(p.pid) {
 				return false
 			}
 			found[p.pid] = p
@@ -86,21 +86,23 @@ func (t *tree) signalRest(sig unix.Signal) {
 	}
 }
 
-// kill kills all processes. It stops after the time limit, or when two walks in a row have found
+// kill kills all processes, except keepers that are spared. It stops after the time limit, or when two walks in a row have found
 // nothing to kill. One walk is not enough, since a process may fork during it.
 func (t *tree) kill(limit time.Duration) {
 	_ = children.signalGroup(t.group, unix.SIGKILL) // the kernel kills a group in one step
 	for quiet, end := 0, bootTime()+limit; quiet < 2 && bootTime() < end; {
 		t.killChildren()
-		denied := 0
+		denied, spared := 0, 0
 		live := t.walk(func(p process) bool {
-			if errors.Is(p.signal(unix.SIGKILL), unix.EPERM) {
+			if t.spared(p.pid) {
+				spared++
+			} else if errors.Is(p.signal(unix.SIGKILL), unix.EPERM) {
 				denied++
 			}
 			return false
 		})
 		t.denied = denied
-		if live > denied {
+		if live > denied+spared {
 			quiet = 0
 			continue
 		}
@@ -126,7 +128,7 @@ func (t *tree) killChildren() {
 		before = len(killed)
 		n, _ := unix.Pread(list, text, 0)
 		for _, pid := range numbers(text[:max(n, 0)]) {
-			if !killed[pid] && !t.spare[pid] {
+			if !killed[pid] && !t.spare[pid] && !t.spared(pid) {
 				unix.Kill(pid, unix.SIGKILL)
 				killed[pid] = true
 			}

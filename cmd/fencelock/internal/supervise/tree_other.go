@@ -63,6 +63,12 @@ func (t *tree) signalRest(sig unix.Signal) {
 	}
 }
 
+// NameKeeper does nothing. Keepers are in a session of their own, and so not in the tree.
+func NameKeeper() {}
+
+// endKeepers does nothing.
+func (t *tree) endKeepers() (n int, asked bool) { return 0, false }
+
 // kill kills the group. It returns when the group is empty or cannot be killed, or after the time
 // limit.
 func (t *tree) kill(limit time.Duration) {
