@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
+)
+
+// elsewhere runs a command on what looks like another host: in a network namespace and with a host
+// name of its own. It reaches a server only by a socket in the file system.
+func (h host) elsewhere(url string, args ...string) *exec.Cmd {
+	cmd := h.in(url, args...)
+	cmd.Path, _ = exec.LookPath("unshare")
+	cmd.Args = append([]string{"unshare", "-rnu", "sh", "-c", `hostname elsewhere && exec fencelock "$@"`, "sh"}, args...)
+	return cmd
+}
+
+// acquired runs acquire with more flags and returns what it prints.
+func (h host) acquired(t *testing.T, url string, args ...string) (k kept) {
+	t.Helper()
+	out, err := h.in(url, append([]string{"acquire", "--max-hold", "10m", "--json"}, args...)...).Output()
+	must(t, err)
+	must(t, json.Unmarshal(out, &k))
+	return k
+}
+
+// TestReleaseOnAnotherHost: a lock can be released, but not renewed, on another host than that of
+// its keeper. The process of --with-pid gets no signal then.
+func TestReleaseOnAnotherHost(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("unshare", "-rnu", "sh", "-c", "hostname elsewhere").CombinedOutput(); err != nil {
+		t.Skipf("this user may not make another host: %v %s", err, out)
+	}
+	h := newHost(t)
+	redistest.StartRedis(t, "--unixsocket", h.path("redis.sock"))
+	url := "redis+unix://" + h.path("redis.sock")
+	worker := exec.Command("sh", "-c", "trap 'echo TERM >signalled' TERM; read -r end")
+	worker.Dir = h.dir
+	end, err := worker.StdinPipe()
+	must(t, err)
+	must(t, worker.Start())
+	k := h.acquired(t, url, "--with-pid", fmt.Sprint(worker.Process.Pid), "x")
+
+	out, err := h.elsewhere(url, "renew", k.Handle, "--max-hold", "1h").CombinedOutput()
+	if exitCodeOf(err) != exitNotHeld || !strings.Contains(string(out), fmt.Sprintf("the keeper of x is %d@", k.PID)) {
+		t.Errorf("renew elsewhere: %v, %s", err, out)
+	}
+	must(t, h.in(url, "renew", k.Handle, "--max-hold", "1h").Run())
+	if shown := h.most(t, h.in(url, "status", "x", "--json")); shown < time.Hour {
+		t.Errorf("the keeper's host shows a maximum of %v", shown)
+	}
+	if shown := h.most(t, h.elsewhere(url, "status", "x", "--json")); shown != 10*time.Minute {
+		t.Errorf("another host shows a maximum of %v", shown)
+	}
+
+	must(t, h.elsewhere(url, "release", k.Handle).Run())
+	must(t, h.in(url, "run", "-n", "x", "--", "true").Run())
+	eventually(t, "the keeper ends", func() bool { return !running(k.PID) })
+	must(t, end.Close())
+	_ = worker.Wait() // read fails at the end of the input
+	if h.lines("signalled") > 0 {
+		t.Error("the process got a signal")
+	}
+	if err := h.elsewhere(url, "release", k.Handle).Run(); exitCodeOf(err) != exitLost {
+		t.Errorf("a second release: %v", err)
+	}
+}
+
+// most returns the maximum hold that a command shows.
+func (h host) most(t *testing.T, cmd *exec.Cmd) time.Duration {
+	t.Helper()
+	out, err := cmd.Output()
+	must(t, err)
+	var v struct {
+		Holders []struct {
+			Since time.Time `json:"since"`
+			Until time.Time `json:"max_until"`
+		} `json:"holders"`
+	}
+	must(t, json.Unmarshal(out, &v))
+	if len(v.Holders) != 1 {
+		t.Fatalf("%s", out)
+	}
+	return v.Holders[0].Until.Sub(v.Holders[0].Since)
+}
+
+// TestKeepersLeaveNothing: after many acquires and releases no process is left.
+func TestKeepersLeaveNothing(t *testing.T) {
+	t.Parallel()
+	times := 30
+	if os.Getenv("FENCELOCK_SLOW") != "" {
+		times = 1000
+	}
+	h := newHost(t)
+	url := "file://" + h.path("locks")
+	for i := range times {
+		k := h.acquired(t, url, "--detach", fmt.Sprint("name-", i%7))
+		must(t, h.in(url, "release", k.Handle).Run())
+	}
+	eventually(t, "all keepers end", func() bool { return len(processesWith(t, url)) == 0 })
+}
+
+// processesWith returns the processes whose environment has the URL.
+func processesWith(t *testing.T, url string) (found []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	must(t, err)
+	for _, file := range all {
+		env, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(env), "FENCELOCK_URL="+url+"\x00") {
+			found = append(found, file)
+		}
+	}
+	return found
+}
