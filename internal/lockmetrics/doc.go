@@ -7,6 +7,6 @@ package lockmetrics
 // The boundaries of histograms, in seconds and in parts of a lease.
 var (
 	CallBounds   = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
-	HoldBounds   = []float64{.01, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}
+	HoldBounds   = []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}
 	MarginBounds = []float64{0, .1, .2, .3, .4, .5, .6, .7, .8, .9}
 )
