@@ -139,9 +139,11 @@ func (h *hub) look() time.Duration {
 // readJobs lists the jobs if that is due.
 func (h *hub) readJobs() {
 	h.mu.Lock()
-	next := h.jobs.next
+	asked, next := time.Now(), h.jobs.next
+	if !asked.Before(next) {
+		h.jobs.next = asked.Add(jobPatience) // for a run that begins while this one still reads
+	}
 	h.mu.Unlock()
-	asked := time.Now()
 	if asked.Before(next) {
 		return
 	}

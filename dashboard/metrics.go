@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/fencelock/fencelock/internal/promtext"
 )
@@ -15,7 +14,6 @@ func (h *Handler) metrics(w http.ResponseWriter, _ *http.Request) {
 	if s.Error != "" {
 		up = 0
 	}
-	seconds := func(ms int64) float64 { return (time.Duration(ms) * time.Millisecond).Seconds() }
 	gauge := func(name, help string, value any) promtext.Metric {
 		return promtext.Metric{Name: "fencelock_ui_" + name, Type: "gauge", Help: help, Value: value}
 	}
@@ -24,8 +22,8 @@ func (h *Handler) metrics(w http.ResponseWriter, _ *http.Request) {
 		gauge("locks_held", "Acquisitions that hold a lock.", s.Held),
 		gauge("requests_waiting", "Requests that wait for a lock.", s.Waiting),
 		gauge("names", "Names that are held, waited for or closed by a minimum hold.", s.Names),
-		gauge("longest_wait_seconds", "How long the oldest request has waited.", seconds(s.LongestWait)),
-		gauge("oldest_hold_seconds", "How long the oldest lock has been held.", seconds(s.Oldest)),
+		gauge("longest_wait_seconds", "How long the oldest request has waited.", float64(s.LongestWait)/1000),
+		gauge("oldest_hold_seconds", "How long the oldest lock has been held.", float64(s.Oldest)/1000),
 		gauge("list_seconds", "How long the last list took.", s.Took/1000),
 	})
 }

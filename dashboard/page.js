@@ -147,7 +147,7 @@ function panels(u) {
 	const most = Math.max(1, ...u.hot.map(h => h.waited));
 	hot.replaceChildren(u.hot.length ? make("ul", { className: "hot" }, ...u.hot.map(h => make("li", {},
 		make("span", { textContent: plain(h.name), title: plain(h.name) }), make("progress", { max: most, value: h.waited, ariaLabel: "time waited" }), make("em", { textContent: span(h.waited * 1e3) })))) :
-		make("p", { className: "soft", textContent: "Nobody has waited for a second." }));
+		make("p", { className: "soft", textContent: "No request has waited for a second." }));
 	const elections = u.elections ?? [];
 	panel("elections", "Leaders", elections.length, true)?.replaceChildren(grid(["election", "leader", "term", "for", "candidates waiting", "terms in 5 minutes"], elections.map(e => {
 		const leader = e.holders[0];
@@ -187,8 +187,8 @@ function lines(box) {
 		svg.append(draw("path", { class: "area " + name, d: area }), draw("path", { class: "line " + name, d: line }));
 	}
 	box.replaceChildren(svg);
-	box.previousElementSibling.replaceChildren("Holders and waiters, last 10 minutes", make("b", { className: "h", textContent: `${latest.held} held` }), make("b", { className: "w", textContent: `${latest.waiting} waiting` }),
-		make("span", { className: "soft", textContent: ` · most ${most} · ${latest.rate} acquired a minute` + (latest.late ? ` · renewals late: ${latest.late}` : "") }));
+	box.previousElementSibling.replaceChildren("Holders and waiters, last 10 minutes", make("b", { className: "h", textContent: `${latest.held.toLocaleString("en")} held` }), make("b", { className: "w", textContent: `${latest.waiting.toLocaleString("en")} waiting` }),
+		make("span", { className: "soft", textContent: ` · most ${most.toLocaleString("en")} · ${latest.rate} acquired a minute` + (latest.late ? ` · renewals late: ${latest.late}` : "") }));
 }
 
 // The table.
