@@ -275,10 +275,10 @@ function fill(row) {
 function past(row) {
 	const svg = draw("svg", { viewBox: `0 0 ${strip} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `${row.data.strip.length} holds` });
 	row.moving = draw("g");
-	let before = base - 1e8;
+	let before = base - strip; // not much earlier: browsers clamp what is drawn far outside
 	for (const p of points) {
-		if (p[1] < 0) row.moving.append(draw("rect", { class: "gap", x: before - base, y: 0, width: p[0] - before, height: 10 }));
-		before = p[0];
+		if (p[1] < 0 && p[0] > before) row.moving.append(draw("rect", { class: "gap", x: before - base, y: 0, width: p[0] - before, height: 10 }));
+		before = Math.max(before, p[0]);
 	}
 	for (const s of row.data.strip) {
 		const from = Math.max(s.from, base - 2 * strip), bar = draw("rect", { x: from - base, y: 0, width: s.to ? Math.max(s.to - from, strip / 300) : 1e9, height: 10 });
