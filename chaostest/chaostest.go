@@ -73,7 +73,7 @@ func (r *Run) Await(what string, done func(*history.History) bool) *history.Hist
 // called. It affects the given workers, or all of them if there is none. A worker that a fault
 // affects does not show that a lock is closed; see [history.Rules].
 func (r *Run) Fault(what string, workers ...string) (end func()) {
-	e := history.Event{Kind: history.Injected, ID: fmt.Sprint(what, history.Now()), Text: what, Workers: workers}
+	e := history.Event{Kind: history.Injected, ID: fmt.Sprint(what, history.Now()), Name: what, Workers: workers}
 	if len(workers) == 0 {
 		e.Server = "all"
 	}

@@ -27,16 +27,17 @@ func (s Stretch) Length() time.Duration { return s.To - s.From }
 func (a Acquisition) free(end time.Duration) time.Duration {
 	end = cmp.Or(a.Ended, a.Died, end)
 	if a.Lost != 0 {
-		end = max(a.Until, a.believedUntil())
+		end = max(a.Until, a.Stopped())
 	}
 	return max(end, a.Returned+a.MinHold)
 }
 
-// closed returns the stretches of all names, one for each gap. The longest comes first.
-func (h *History) closed() (all []Stretch) {
+// closed returns the stretches of all names, one for each gap, without those in which a fault was
+// present, or less than recovery before. The longest comes first.
+func (h *History) closed(recovery time.Duration) (all []Stretch) {
 	acquisitions := byName(h.Acquisitions, func(a Acquisition) string { return a.Name })
 	for name, waits := range byName(h.Waits, func(w Wait) string { return w.Name }) {
-		c := closing{h, acquisitions[name], waits}
+		c := closing{h, recovery, acquisitions[name], waits}
 		all = append(all, c.stretches()...)
 	}
 	slices.SortFunc(all, func(a, b Stretch) int {
@@ -48,6 +49,7 @@ func (h *History) closed() (all []Stretch) {
 // A closing finds the stretches of one name.
 type closing struct {
 	*History
+	recovery     time.Duration
 	acquisitions []Acquisition
 	waits        []Wait // at least one
 }
@@ -87,7 +89,7 @@ func (c *closing) gaps() (all []Stretch) {
 	}
 	for _, f := range c.Faults {
 		if f.Server != "" {
-			taken = append(taken, Stretch{From: f.From, To: f.To + c.Rules.Recovery})
+			taken = append(taken, Stretch{From: f.From, To: f.To + c.recovery})
 		}
 	}
 	for _, w := range c.waits {
@@ -141,8 +143,8 @@ func (c *closing) shown(w Wait, gap Stretch, alone bool) Stretch {
 // there is none.
 func (c *closing) healed(worker string, from, to time.Duration) (end time.Duration) {
 	for _, f := range c.Faults {
-		if f.From < to && f.To+c.Rules.Recovery > from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
-			end = max(end, f.To+c.Rules.Recovery)
+		if f.From < to && f.To+c.recovery > from && (f.Server != "" || slices.Contains(f.Workers, worker)) {
+			end = max(end, f.To+c.recovery)
 		}
 	}
 	return end

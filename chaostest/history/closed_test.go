@@ -120,9 +120,9 @@ func TestClosed(t *testing.T) {
 		}, want: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &history.History{Acquisitions: c.acquisitions, Waits: c.waits, Faults: c.faults, Length: sec(20), Rules: history.Rules{Recovery: c.recovery}}
+			h := &history.History{Acquisitions: c.acquisitions, Waits: c.waits, Faults: c.faults, Length: sec(20)}
 			var longest history.Stretch
-			if all := h.Stats().Closed; len(all) > 0 {
+			if all := h.Closed(c.recovery); len(all) > 0 {
 				longest = all[0]
 			}
 			if got := longest.Length().Round(time.Second); got != sec(c.want) || longest.Died != c.died || longest.Try != c.try {

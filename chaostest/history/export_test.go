@@ -11,3 +11,6 @@ func SearchAlone(all []Acquisition) (illegal, decided bool) {
 	}
 	return illegal, decided || len(of) == 0
 }
+
+// Closed returns the stretches of all names, the longest first.
+func (h *History) Closed(recovery time.Duration) []Stretch { return h.closed(recovery) }

@@ -20,7 +20,7 @@ const (
 	Wrong  = "wrong"  // the process met an error that must not occur; Text
 
 	Death    = "death" // the process was dead at this time; written by the process that killed it
-	Injected = "fault" // the harness injected a fault; Text is what, Workers, Server
+	Injected = "fault" // the harness injected a fault; Name is what, Workers, Server, Text
 	Healed   = "heal"  // the fault with this ID ended; without this event it lasts until the end
 	Start    = "start" // the time that is 0 in the history; without this event it is the first event
 )
@@ -50,44 +50,44 @@ type Event struct {
 
 // An Acquisition is one lock as its holder saw it. Times are since the start of the history.
 type Acquisition struct {
-	ID       string        `json:"id"`
-	Name     string        `json:"name"`
-	Worker   string        `json:"worker"`
-	Shared   bool          `json:"shared,omitempty"`
-	Limit    int           `json:"limit,omitempty"` // of shared holders; 0 means none
-	Token    int64         `json:"token,string"`
-	MinHold  time.Duration `json:"min_hold,omitempty"`
-	Called   time.Duration `json:"called"`             // when acquire was called
-	Returned time.Duration `json:"returned"`           // when acquire returned
-	Until    time.Duration `json:"until,omitempty"`    // when the holder last believed that it holds the lock; 0 if it never did
-	Lost     time.Duration `json:"lost,omitempty"`     // when the context of the lock was cancelled by a loss; 0 if it was not
-	Deadline time.Duration `json:"deadline,omitempty"` // of a lost lock: its own deadline; 0 if unknown
-	Ended    time.Duration `json:"ended,omitempty"`    // when it called release; 0 if it never did, because it was killed
-	Died     time.Duration `json:"died,omitempty"`     // when its process was dead, if it died while it held the lock
-	Cause    string        `json:"cause,omitempty"`    // of the loss
+	ID       string
+	Name     string
+	Worker   string
+	Shared   bool
+	Limit    int // of shared holders; 0 means none
+	Token    int64
+	MinHold  time.Duration
+	Called   time.Duration // when acquire was called
+	Returned time.Duration // when acquire returned
+	Until    time.Duration // when the holder last believed that it holds the lock; 0 if it never did
+	Lost     time.Duration // when the context of the lock was cancelled by a loss; 0 if it was not
+	Deadline time.Duration // of a lost lock: its own deadline; 0 if unknown
+	Ended    time.Duration // when it called release; 0 if it never did, because it was killed
+	Died     time.Duration // when its process was dead, if it died while it held the lock
+	Cause    string        // of the loss
 }
 
 // A Wait is a call of acquire. It ended with an acquisition, with an error or with its process.
 type Wait struct {
-	ID      string        `json:"id"` // of the acquisition, if it was granted
-	Name    string        `json:"name"`
-	Worker  string        `json:"worker"`
-	From    time.Duration `json:"from"`
-	To      time.Duration `json:"to"`
-	Try     bool          `json:"try,omitempty"` // it did not wait for other holders
-	Granted bool          `json:"granted,omitempty"`
-	Held    bool          `json:"held,omitempty"` // the error says that others hold the lock
-	Text    string        `json:"text,omitempty"` // the error
+	ID      string // of the acquisition, if it was granted
+	Name    string
+	Worker  string
+	From    time.Duration
+	To      time.Duration
+	Try     bool // it did not wait for other holders
+	Granted bool
+	Held    bool   // the error says that others hold the lock
+	Text    string // the error
 }
 
 // A Fault is what the harness did, to some workers or to a server.
 type Fault struct {
-	What    string        `json:"what"` // such as "freeze"
-	Workers []string      `json:"workers,omitempty"`
-	Server  string        `json:"server,omitempty"` // empty if it is about workers alone
-	From    time.Duration `json:"from"`
-	To      time.Duration `json:"to"`
-	Text    string        `json:"text,omitempty"` // a sentence for people
+	What    string // such as "freeze"
+	Workers []string
+	Server  string // empty if it is about workers alone
+	From    time.Duration
+	To      time.Duration
+	Text    string // a sentence for people
 }
 
 // A Violation is something that must not be.
@@ -113,13 +113,14 @@ type History struct {
 	Workers      []Worker      `json:"workers"`             // in the order of their lanes
 	Rules        Rules         `json:"rules"`               // by which it was judged
 	Undecided    []string      `json:"undecided,omitempty"` // names whose acquisitions were too many to search
+	Violations   []Violation   `json:"violations,omitempty"`
+	Expected     []Violation   `json:"expected,omitempty"` // what the rules allow; it is counted only
+	Events       []Event       `json:"-"`                  // as they were recorded; all that follow are made of them
 	Acquisitions []Acquisition `json:"-"`
 	Waits        []Wait        `json:"-"`
 	Writes       []Event       `json:"-"` // each to the resource that checks tokens, under an exclusive lock
 	Faults       []Fault       `json:"-"`
 	Wrong        []Event       `json:"-"` // errors that must not occur; At is since the start
-	Violations   []Violation   `json:"-"`
-	Expected     []Violation   `json:"-"` // what the rules allow; it is counted only
 }
 
 // A Worker is a lane of the history: processes, one after the other.

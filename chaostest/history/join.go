@@ -16,30 +16,30 @@ type joiner struct {
 	faults map[string]int    // places in h.Faults by ID, of those that have not ended
 }
 
-// join joins events. If none of them is a Start, the first one is.
-func join(events []Event) *History {
-	if len(events) == 0 {
-		return &History{}
+// join makes the history of its events. If none of them is a Start, the first one is.
+func (h *History) join() {
+	if len(h.Events) == 0 {
+		return
 	}
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	origin := events[0].At
-	if at := slices.IndexFunc(events, func(e Event) bool { return e.Kind == Start }); at >= 0 {
-		origin = events[at].At
+	slices.SortStableFunc(h.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	h.Origin = h.Events[0].At
+	if at := slices.IndexFunc(h.Events, func(e Event) bool { return e.Kind == Start }); at >= 0 {
+		h.Origin = h.Events[at].At
 	}
-	h := &History{Origin: origin, Length: events[len(events)-1].At - origin}
+	h.Length = cmp.Or(h.Length, h.Events[len(h.Events)-1].At-h.Origin)
 	j := joiner{h, map[string]string{}, map[string]int{}, map[string]int{}, map[string]int{}}
-	for _, e := range events {
+	for _, e := range h.Events {
 		for _, at := range []*time.Duration{&e.At, &e.Until, &e.From} {
 			if *at != 0 { // there is one
-				*at -= origin
+				*at -= h.Origin
 			}
 		}
 		j.add(e)
 	}
+	h.Workers = nil
 	for _, name := range slices.Sorted(maps.Keys(j.hosts)) {
 		h.Workers = append(h.Workers, Worker{name, j.hosts[name]})
 	}
-	return h
 }
 
 func (j *joiner) add(e Event) {
@@ -70,7 +70,7 @@ func (j *joiner) add(e Event) {
 		h.Wrong = append(h.Wrong, e)
 	case Injected:
 		j.faults[e.ID] = len(h.Faults)
-		h.Faults = append(h.Faults, Fault{What: e.Text, Workers: e.Workers, Server: e.Server, From: e.At, To: h.Length})
+		h.Faults = append(h.Faults, Fault{What: e.Name, Workers: e.Workers, Server: e.Server, From: e.At, To: h.Length, Text: e.Text})
 	case Healed:
 		if at, ok := j.faults[e.ID]; ok {
 			h.Faults[at].To = e.At

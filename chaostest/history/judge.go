@@ -85,7 +85,7 @@ func (h *History) Judge(r Rules) {
 
 // judgeClosed finds the stretches that are longer than the rules allow.
 func (h *History) judgeClosed() {
-	for _, s := range h.closed() {
+	for _, s := range h.closed(h.Rules.Recovery) {
 		rule, bound, text := ClosedName, h.Rules.Closed, "nobody held it"
 		if s.Died {
 			rule, bound, text = SlowDeath, h.Rules.Death, "its holder was dead"

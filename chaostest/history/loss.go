@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -20,47 +21,53 @@ func (m *Margin) less(other Margin) {
 	}
 }
 
-// believedUntil returns when the holder of a lost lock stopped relying on it: at the signal, or at
-// its own deadline if the process was frozen then.
-func (a Acquisition) believedUntil() time.Duration {
-	return min(a.Lost, cmp.Or(a.Deadline, a.Lost))
+// A Loss is a lost acquisition, and the next one that it excluded; nil if there is none.
+type Loss struct {
+	Acquisition
+	Next *Acquisition
 }
 
-// losses calls see with each lost acquisition of one name and the next one that it excluded.
-func losses(acquisitions []Acquisition, see func(lost, next Acquisition)) {
+// Margin returns the time from the moment when the holder stopped relying on the lock to the next
+// grant.
+func (l Loss) Margin() time.Duration { return l.Next.Returned - l.Stopped() }
+
+// Stopped returns when the holder of a lost lock stopped relying on it: at the signal, or at its own
+// deadline if the process was frozen then.
+func (a Acquisition) Stopped() time.Duration { return min(a.Lost, cmp.Or(a.Deadline, a.Lost)) }
+
+// Losses returns the lost acquisitions, in the order in which their holders stopped relying on them.
+func (h *History) Losses() (all []Loss) {
+	for _, of := range believed(h.Acquisitions) {
+		all = append(all, losses(of)...)
+	}
+	slices.SortFunc(all, func(a, b Loss) int { return cmp.Or(cmp.Compare(a.Stopped(), b.Stopped()), cmp.Compare(a.ID, b.ID)) })
+	return all
+}
+
+// losses returns those of one name.
+func losses(acquisitions []Acquisition) (all []Loss) {
 	var any, exclusive *Acquisition // the next one, and the next exclusive one
 	for i := len(acquisitions) - 1; i >= 0; i-- {
 		a, next := &acquisitions[i], any
 		if a.Shared {
 			next = exclusive
 		}
-		if a.Lost != 0 && next != nil {
-			see(*a, *next)
+		if a.Lost != 0 {
+			all = append(all, Loss{*a, next})
 		}
 		if any = a; !a.Shared {
 			exclusive = a
 		}
 	}
+	return all
 }
 
 // lateLosses finds grants that came before the previous holder stopped relying on its lock.
 func lateLosses(acquisitions []Acquisition) (all []finding) {
-	losses(acquisitions, func(lost, next Acquisition) {
-		if late := lost.believedUntil() - next.Returned; late > 0 {
-			all = append(all, found(LateLoss, lost, next, "the loss of %v was signalled %v after it was granted to %v", lost, late, next))
+	for _, l := range losses(acquisitions) {
+		if l.Next != nil && l.Margin() < 0 {
+			all = append(all, found(LateLoss, l.Acquisition, *l.Next, "%v lost %s, and the loss was signalled %v after the grant to %v", l, l.Name, -l.Margin(), l.Next))
 		}
-	})
-	return all
-}
-
-// margins returns the smallest margin from when a holder stopped relying on its lock, and from the
-// signal.
-func margins(h *History) (own, signal Margin) {
-	for _, of := range believed(h.Acquisitions) {
-		losses(of, func(lost, next Acquisition) {
-			own.less(Margin{true, next.Returned - lost.believedUntil(), lost.ID, next.ID})
-			signal.less(Margin{true, next.Returned - lost.Lost, lost.ID, next.ID})
-		})
 	}
-	return own, signal
+	return all
 }

@@ -60,7 +60,7 @@ func search(acquisitions []Acquisition, end time.Time) (illegal []finding, decid
 		switch porcupine.CheckOperationsTimeout(lockModel, operations(part), left) {
 		case porcupine.Illegal:
 			first, last := part[0], part[len(part)-1]
-			return []finding{found(NoOrder, first, last, "no lock could have granted these %d acquisitions in the order of their tokens: %v to %v", len(part), first, last)}, true
+			return []finding{found(NoOrder, first, last, "no lock could have granted %d acquisitions of %s in the order of their tokens: %v to %v", len(part), first.Name, first, last)}, true
 		case porcupine.Unknown:
 			return nil, false
 		}

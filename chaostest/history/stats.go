@@ -10,7 +10,7 @@ type Stats struct {
 	Acquisitions int           `json:"acquisitions"`
 	WaitP50      time.Duration `json:"wait_p50"`
 	WaitP99      time.Duration `json:"wait_p99"`
-	Closed       []Stretch     `json:"closed"` // the longest one, if there is any
+	Closed       []Stretch     `json:"closed"` // the longest one, if there is any; Rules.Recovery does not matter
 	Losses       int           `json:"losses"`
 	// Margin is the smallest time from the moment at which a holder stopped relying on its lock, at
 	// its deadline or at the signal, to the next grant. Signal is the same for the signal alone: it
@@ -38,9 +38,6 @@ func (h *History) Stats() Stats {
 	for _, a := range h.Acquisitions {
 		waits = append(waits, a.Returned-a.Called)
 		turns[a.Worker]++
-		if a.Lost != 0 {
-			s.Losses++
-		}
 	}
 	if n := len(waits); n > 0 {
 		slices.Sort(waits)
@@ -59,8 +56,13 @@ func (h *History) Stats() Stats {
 	for _, v := range slices.Concat(h.Violations, h.Expected) {
 		s.Found[v.Rule]++
 	}
-	s.Margin, s.Signal = margins(h)
-	closed := h.closed()
+	for _, l := range h.Losses() {
+		if s.Losses++; l.Next != nil {
+			s.Margin.less(Margin{true, l.Margin(), l.ID, l.Next.ID})
+			s.Signal.less(Margin{true, l.Next.Returned - l.Lost, l.ID, l.Next.ID})
+		}
+	}
+	closed := h.closed(0)
 	s.Closed = closed[:min(1, len(closed))]
 	return s
 }

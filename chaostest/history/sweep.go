@@ -8,8 +8,7 @@ import (
 )
 
 func (a Acquisition) String() string {
-	mode := map[bool]string{false: "exclusive", true: "shared"}[a.Shared]
-	return fmt.Sprintf("%s by %s (%s, token %d, %v to %v)", a.Name, a.ID, mode, a.Token, a.Returned, a.Until)
+	return fmt.Sprintf("%s (token %d, %v to %v)", a.Worker, a.Token, a.Returned.Round(time.Microsecond), a.Until.Round(time.Microsecond))
 }
 
 // byName groups items by the names of their locks.
@@ -66,14 +65,14 @@ func sweep(acquisitions []Acquisition) (all []finding) {
 			before = &exclusive
 			sharing = slices.DeleteFunc(append(sharing, *a), func(s Acquisition) bool { return s.Until <= a.Returned })
 			if a.Limit > 0 && len(sharing) > a.Limit {
-				all = append(all, found(LimitExceeded, Acquisition{}, *a, "%d holders, the limit is %d: %v", len(sharing), a.Limit, a))
+				all = append(all, found(LimitExceeded, Acquisition{}, *a, "%s had %d holders, the limit is %d: %v was the last", a.Name, len(sharing), a.Limit, a))
 			}
 		}
 		if b := before.ending; b != nil && b.Until > a.Returned {
-			all = append(all, found(Overlap, *b, *a, "held at once: %v and %v", b, a))
+			all = append(all, found(Overlap, *b, *a, "%v and %v both held %s", b, a, a.Name))
 		}
 		if b := before.token; b != nil && a.Token <= b.Token {
-			all = append(all, found(TokenOrder, *b, *a, "token not greater: %v after %v", a, b))
+			all = append(all, found(TokenOrder, *b, *a, "%v was granted %s after %v, with a token that is not greater", a, a.Name, b))
 		}
 		if any.add(a); !a.Shared {
 			exclusive.add(a)
@@ -96,7 +95,7 @@ func later(acquisitions []Acquisition) (all []finding) {
 	}
 	follow(uses, func(top, next int) {
 		if a, b := acquisitions[next], acquisitions[top]; a.Shared && b.Shared && a.Token <= b.Token {
-			all = append(all, found(TokenOrder, b, a, "token not greater: %v called after %v", a, b))
+			all = append(all, found(TokenOrder, b, a, "%v called for %s after %v, and got a token that is not greater", a, a.Name, b))
 		}
 	})
 	return all

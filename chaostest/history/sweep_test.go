@@ -40,19 +40,19 @@ func TestSweep(t *testing.T) {
 	}{
 		"nothing":                  {},
 		"one after the other":      {history: []history.Acquisition{grant(1, 0, 1, 3), grant(2, 0, 3, 4)}},
-		"at once":                  {history: []history.Acquisition{grant(1, 0, 1, 3), grant(2, 0, 2, 4)}, want: "held at once"},
-		"inside a long one":        {history: []history.Acquisition{grant(1, 0, 1, 9), share(grant(2, 0, 2, 3), 0)}, want: "held at once"},
+		"at once":                  {history: []history.Acquisition{grant(1, 0, 1, 3), grant(2, 0, 2, 4)}, want: "both held n"},
+		"inside a long one":        {history: []history.Acquisition{grant(1, 0, 1, 9), share(grant(2, 0, 2, 3), 0)}, want: "both held n"},
 		"other names":              {history: []history.Acquisition{grant(1, 0, 1, 3), other(grant(1, 0, 2, 4))}},
 		"shared at once":           {history: []history.Acquisition{share(grant(1, 0, 1, 3), 0), share(grant(2, 0, 2, 4), 0)}},
-		"exclusive among shared":   {history: []history.Acquisition{share(grant(1, 0, 1, 5), 0), share(grant(2, 0, 2, 3), 0), grant(3, 0, 4, 6)}, want: "held at once"},
+		"exclusive among shared":   {history: []history.Acquisition{share(grant(1, 0, 1, 5), 0), share(grant(2, 0, 2, 3), 0), grant(3, 0, 4, 6)}, want: "both held n"},
 		"within the limit":         {history: []history.Acquisition{share(grant(1, 0, 1, 3), 2), share(grant(2, 0, 2, 4), 2), share(grant(3, 0, 3, 5), 2)}},
 		"above the limit":          {history: []history.Acquisition{share(grant(1, 0, 1, 3), 2), share(grant(2, 0, 1, 4), 2), share(grant(3, 0, 2, 5), 2)}, want: "the limit is 2"},
-		"the same token":           {history: []history.Acquisition{grant(1, 0, 1, 2), grant(1, 0, 3, 4)}, want: "token not greater"},
-		"a smaller token":          {history: []history.Acquisition{grant(2, 0, 1, 2), grant(1, 0, 3, 4)}, want: "token not greater"},
-		"smaller after shared":     {history: []history.Acquisition{share(grant(2, 0, 1, 2), 0), grant(1, 0, 3, 4)}, want: "token not greater"},
+		"the same token":           {history: []history.Acquisition{grant(1, 0, 1, 2), grant(1, 0, 3, 4)}, want: "a token that is not greater"},
+		"a smaller token":          {history: []history.Acquisition{grant(2, 0, 1, 2), grant(1, 0, 3, 4)}, want: "a token that is not greater"},
+		"smaller after shared":     {history: []history.Acquisition{share(grant(2, 0, 1, 2), 0), grant(1, 0, 3, 4)}, want: "a token that is not greater"},
 		"received too late":        {history: []history.Acquisition{grant(2, 0, 1, 9), grant(1, 0, 5, 0)}},
 		"shared in any order":      {history: []history.Acquisition{share(grant(2, 0, 1, 9), 0), share(grant(1, 0, 3, 9), 0)}},
-		"shared, one called later": {history: []history.Acquisition{share(grant(2, 0, 1, 9), 0), share(grant(1, 2, 3, 9), 0)}, want: "token not greater"},
+		"shared, one called later": {history: []history.Acquisition{share(grant(2, 0, 1, 9), 0), share(grant(1, 2, 3, 9), 0)}, want: "a token that is not greater"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := judge(c.history)

@@ -24,7 +24,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
@@ -87,7 +86,7 @@ type Arena struct {
 	mu    sync.Mutex        // guards ways
 	ways  [][]*faults.Proxy // of each worker: one for each server
 
-	last map[string]history.Acquisition // those with the greatest tokens of earlier rounds, by the shared clock
+	floors map[string]int64 // the greatest tokens of earlier rounds, by the names of the locks
 }
 
 // NewArena starts the servers. They end with t.
@@ -97,7 +96,7 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 	if c.Live == nil {
 		c.Live = &Live{}
 	}
-	a := &Arena{Config: c, t: t, last: map[string]history.Acquisition{}, ways: make([][]*faults.Proxy, c.Workers)}
+	a := &Arena{Config: c, t: t, floors: map[string]int64{}, ways: make([][]*faults.Proxy, c.Workers)}
 	a.kind = c.kind()
 	if c.Own == nil {
 		a.servers = a.kind.start(t)

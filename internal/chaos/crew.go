@@ -142,7 +142,5 @@ func (r *round) kill(worker int) {
 	if s, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signal() != syscall.SIGKILL {
 		r.t.Errorf("seed %d: worker %d has ended by itself: %v", r.seed, worker, m.cmd.ProcessState)
 	}
-	if err := r.deaths.Write(history.Event{Worker: lane(worker), Kind: history.Death}); err != nil {
-		r.t.Errorf("seed %d: %v", r.seed, err)
-	}
+	r.record(history.Event{Worker: lane(worker), Kind: history.Death})
 }

@@ -30,7 +30,7 @@ type round struct {
 	origin time.Duration
 	crew   []*member
 	births uint64
-	deaths *history.Writer // of workers
+	events *history.Writer // of the harness
 	paused map[int]int     // servers that stand still, by how many faults
 	moving func()          // ends the move of a slot; nil if there is none
 	done   []Fault         // as they happened
@@ -55,21 +55,19 @@ func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length t
 		a.t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	deaths, err := history.Create(dir, "")
+	events, err := history.Create(dir, "")
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer deaths.Close()
-	r := &round{Arena: a, ctx: ctx, dir: dir, deaths: deaths, seed: seed, paused: map[int]int{}, crew: make([]*member, a.Workers)}
+	defer events.Close()
+	r := &round{Arena: a, ctx: ctx, dir: dir, events: events, seed: seed, paused: map[int]int{}, crew: make([]*member, a.Workers)}
 	defer r.killAll()
 	for i := range a.Workers {
 		r.launch(i)
 	}
 	r.awaitWorkers()
 	r.origin = history.Now()
-	if err := deaths.Write(history.Event{At: r.origin, Kind: history.Start}); err != nil {
-		a.t.Fatal(err)
-	}
+	r.record(history.Event{At: r.origin, Kind: history.Start})
 	r.carryOut(faults, length)
 	if a.servers.settle != nil && ctx.Err() == nil {
 		a.servers.settle()
@@ -124,11 +122,25 @@ func (r *round) sleep(until time.Duration) bool {
 	}
 }
 
-// began records a fault.
+// began records a fault, and when all that it has delayed must have arrived.
 func (r *round) began(f Fault) {
-	f.from = history.Now() - r.origin
+	at := history.Now()
+	f.from = at - r.origin
 	r.done = append(r.done, f)
 	r.Live.Faults.Add(1)
+	e := history.Event{At: at, Kind: history.Injected, ID: fmt.Sprint("fault ", len(r.done)), Name: f.What, Text: f.text(), Server: f.at()}
+	if e.Server == "" {
+		e.Workers = []string{lane(f.worker)}
+	}
+	r.record(e)
+	r.record(history.Event{At: at + f.length + max(f.by, 0), Kind: history.Healed, ID: e.ID})
+}
+
+// record records an event of the harness.
+func (r *round) record(e history.Event) {
+	if err := r.events.Write(e); err != nil {
+		r.t.Errorf("seed %d: %v", r.seed, err)
+	}
 }
 
 // stepped reports whether the wall clock of a server was stepped, which ends minimum holds early or
@@ -150,37 +162,24 @@ func (r *round) judge(o *Outcome) {
 	}
 	h.Engine, h.Seed, h.TTL, h.Length = r.Own.Name, r.seed, r.TTL, o.Length
 	h.Started = time.Now().Add(r.origin - history.Now())
-	for _, f := range r.done {
-		as := history.Fault{What: f.What, From: f.from, To: f.end() + max(f.by, 0), Text: f.text(), Server: f.at()}
-		if as.Server == "" {
-			as.Workers = []string{lane(f.worker)}
-		}
-		h.Faults = append(h.Faults, as)
-	}
-	exact := slices.Clone(h.Faults)
-	// A server that has restarted may have to wait, and a grant that a worker did not receive closes
-	// a name for a TTL.
-	for i := range h.Faults {
-		h.Faults[i].To += r.TTL + r.extra()
-	}
 	closed := closedFor * r.TTL
 	if r.Hunting {
 		closed = closedHunting * r.TTL
 	}
-	n := len(h.Acquisitions)
-	for _, a := range r.last {
-		a.Called, a.Returned, a.Until = a.Called-r.origin, a.Returned-r.origin, a.Until-r.origin
-		h.Acquisitions = append(h.Acquisitions, a)
-	}
-	h.Judge(history.Rules{TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped(), Closed: closed, Search: search})
+	h.Judge(history.Rules{
+		TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped(), Closed: closed, Search: search,
+		// A server that has restarted may have to wait, and a grant that a worker did not receive closes
+		// a name for a TTL.
+		Recovery: r.TTL + r.extra(),
+	})
 	for _, a := range h.Acquisitions {
-		if a.Token > r.last[a.Name].Token {
-			r.last[a.Name] = history.Acquisition{
-				ID: "earlier " + a.ID, Name: a.Name, Worker: a.Worker, Shared: a.Shared, Limit: a.Limit, Token: a.Token,
-				Called: a.Called + r.origin, Returned: a.Returned + r.origin, Until: a.Until + r.origin,
-			}
+		if floor := r.floors[a.Name]; a.Token <= floor && a.Until != 0 {
+			text := fmt.Sprintf("%v was granted %s, and a token of an earlier round is %d", a, a.Name, floor)
+			h.Violations = append(h.Violations, history.Violation{Rule: history.TokenOrder, Name: a.Name, At: a.Returned, After: a.ID, Text: text})
 		}
 	}
-	h.Acquisitions, h.Faults = h.Acquisitions[:n], exact
+	for _, a := range h.Acquisitions {
+		r.floors[a.Name] = max(r.floors[a.Name], a.Token)
+	}
 	o.History = h
 }

@@ -19,9 +19,9 @@ const (
 )
 
 func (f *facts) verdict() verdict {
-	if f.bad > 0 {
+	if len(f.Violations) > 0 {
 		first := f.first()
-		return verdict{"bad", count(f.bad, "violation"), first.id + ": " + f.story(first), triangle, "M16 11.5v8.5M16 24v.4"}
+		return verdict{"bad", count(len(f.Violations), "violation"), first.id + ": " + f.story(first), triangle, "M16 11.5v8.5M16 24v.4"}
 	}
 	if len(f.granted) == 0 {
 		return verdict{"none", "Nothing was tested", "No worker acquired a lock in this run.", circle, "M9.5 16h13"}
@@ -50,80 +50,58 @@ func (f *facts) about() string {
 	return strings.Join(parts, " · ")
 }
 
-// An answer answers a question with a figure. Class is ok, bad, or empty.
+// An answer answers a question with a figure. Class is ok, bad, expected, or empty.
 type answer struct{ question, class, short, long string }
 
 func (f *facts) answers() []answer {
 	if len(f.granted) == 0 {
 		return nil
 	}
-	wait := answer{"Wait, half within", "", span(f.stats.WaitP50), "99 % within " + span(f.stats.WaitP99)}
-	return []answer{f.holders(), f.order(), f.signals(), f.closed(), wait, f.fair()}
+	s := f.stats
+	holders := answer{"More than one holder?", "ok", "never", fmt.Sprintf("in %s of %s", count(len(f.granted), "acquisition"), count(len(f.locks), "lock"))}
+	if all := f.found(history.Overlap, &holders); len(all) > 0 {
+		longest := slices.MaxFunc(all, func(a, b mark) int { return cmp.Compare(a.to-a.At, b.to-b.At) })
+		holders.short, holders.long = count(len(all), "time"), "for at most "+span(longest.to-longest.At)+" "+holders.long
+	}
+	order := answer{"Tokens in order?", "ok", "always", "each is greater than all before it"}
+	if all := f.found(history.TokenOrder, &order); len(all) > 0 {
+		order.short, order.long = number(len(all))+" out of order", "first: "+f.story(all[0])
+	}
+	signals := answer{"Loss signalled first?", "ok", "–", "no worker lost a lock"}
+	late := len(f.found(history.LateLoss, &signals))
+	if s.Losses > 0 {
+		signals.short, signals.long = fmt.Sprintf("%s of %s", number(s.Losses-late), number(s.Losses)), "no other worker acquired the lock later"
+	}
+	switch by := s.Margin.By; {
+	case by < 0:
+		signals.long = fmt.Sprintf("the latest came %s after the next grant", span(-by))
+	case s.Margin.Known && s.Signal.By < 0:
+		signals.long = fmt.Sprintf("smallest margin %s; a frozen holder's counts from its deadline", span(by))
+	case s.Margin.Known:
+		signals.long = fmt.Sprintf("smallest margin %s before the next grant", span(by))
+	}
+	closed := answer{"Longest without a holder", "", "–", "no worker waited for a lock that nobody held"}
+	if len(s.Closed) > 0 {
+		closed.short, closed.long = span(s.Closed[0].Length()), "while workers that no fault hit waited for "+s.Closed[0].Name
+	}
+	byCount := func(a, b history.Turns) int { return a.Count - b.Count }
+	least, most := slices.MinFunc(s.Turns, byCount), slices.MaxFunc(s.Turns, byCount)
+	return []answer{
+		holders, order, signals, closed,
+		{"Wait, half within", "", span(s.WaitP50), "99 % within " + span(s.WaitP99)},
+		{"Fair?", "", number(least.Count) + " to " + number(most.Count), fmt.Sprintf("turns of a worker, Jain's index %.2f", s.Fairness)},
+	}
 }
 
-// found returns what was found against a rule, and the class: bad if some of it is a violation.
-func (f *facts) found(rule string) (all []mark, class string) {
-	class = "ok"
+// found returns what was found against a rule, which changes the class of an answer.
+func (f *facts) found(rule string, a *answer) (all []mark) {
 	for _, m := range f.marks {
 		if m.Rule == rule {
 			all = append(all, m)
-			class = min(class, m.class) // in the order of the alphabet: bad, expected, ok
+			a.class = min(a.class, m.class) // in the order of the alphabet: bad, expected, ok
 		}
 	}
-	return all, class
-}
-
-func (f *facts) holders() answer {
-	all, class := f.found(history.Overlap)
-	long := fmt.Sprintf("in %s of %s", count(len(f.granted), "acquisition"), count(len(f.locks), "lock"))
-	if len(all) == 0 {
-		return answer{"More than one holder?", class, "never", long}
-	}
-	var longest time.Duration
-	for _, m := range all {
-		longest = max(longest, m.to-m.At)
-	}
-	return answer{"More than one holder?", class, count(len(all), "time"), "for at most " + span(longest) + " " + long}
-}
-
-func (f *facts) order() answer {
-	all, class := f.found(history.TokenOrder)
-	if len(all) == 0 {
-		return answer{"Tokens in order?", class, "always", "each is greater than all before it"}
-	}
-	return answer{"Tokens in order?", class, number(len(all)) + " out of order", "first: " + f.story(all[0])}
-}
-
-func (f *facts) signals() answer {
-	late, class := f.found(history.LateLoss)
-	a := answer{"Loss signalled first?", class, fmt.Sprintf("%s of %s", number(len(f.losses)-len(late)), number(len(f.losses))), "no other worker acquired the lock later"}
-	switch m := f.stats.Margin; {
-	case len(f.losses) == 0:
-		a.class, a.short, a.long = "", "–", "no worker lost a lock"
-	case m.Known && m.By < 0:
-		a.long = fmt.Sprintf("the latest came %s after the next grant", span(-m.By))
-	case m.Known && f.stats.Signal.By < 0:
-		a.long = fmt.Sprintf("smallest margin %s; a frozen holder's counts from its deadline", span(m.By))
-	case m.Known:
-		a.long = fmt.Sprintf("smallest margin %s before the next grant", span(m.By))
-	}
-	return a
-}
-
-func (f *facts) closed() answer {
-	if len(f.stats.Closed) == 0 {
-		return answer{"Longest without a holder", "", "–", "no worker waited for a lock that nobody held"}
-	}
-	c := f.stats.Closed[0]
-	return answer{"Longest without a holder", "", span(c.Length()), "while workers that no fault hit waited for " + c.Name}
-}
-
-func (f *facts) fair() answer {
-	turns := []int{}
-	for _, t := range f.stats.Turns {
-		turns = append(turns, t.Count)
-	}
-	return answer{"Fair?", "", number(slices.Min(turns)) + " to " + number(slices.Max(turns)), fmt.Sprintf("turns of a worker, Jain's index %.2f", f.stats.Fairness)}
+	return all
 }
 
 // titles are what people call a violation of a rule. Other rules are their own titles.
@@ -141,24 +119,14 @@ func (m mark) title() string {
 	return title
 }
 
-// story tells what a mark is about in the words of the workers, and else in those of the judge.
+// story tells what a mark is about, in the words of the judge, and which fault came before.
 func (f *facts) story(m mark) string {
-	if m.before < 0 || m.after < 0 || titles[m.Rule] == "" {
-		return sentence(m.Text)
-	}
-	before, after := f.granted[m.before], f.granted[m.after]
-	var text string
-	switch m.Rule {
-	case history.Overlap:
-		text = fmt.Sprintf("%s (token %d) and %s (token %d) both held %s for %s, %s into the run",
-			before.Worker, before.Token, after.Worker, after.Token, m.Name, span(m.to-m.At), moment(m.At))
-	case history.TokenOrder:
-		text = fmt.Sprintf("%s was granted %s with token %d; %s had been granted it with token %d", after.Worker, m.Name, after.Token, before.Worker, before.Token)
-	case history.LateLoss:
-		text = fmt.Sprintf("%s was told that it had lost %s after %s was granted it", before.Worker, m.Name, after.Worker)
-	}
-	if k := f.cause(m.At, before.Worker); k >= 0 {
-		text += fmt.Sprintf(", after %s (%s)", id("F", k), f.Faults[k].What)
+	text := m.Text
+	if m.before >= 0 {
+		text += f.cause(m.At, f.granted[m.before].Worker)
 	}
 	return sentence(text)
 }
+
+// moment formats a time of the run: "33.961 s".
+func moment(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }

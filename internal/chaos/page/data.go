@@ -1,7 +1,6 @@
 package page
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -20,11 +19,22 @@ type dot struct {
 	Late   bool   `json:"late,omitempty"`   // the margin is negative
 }
 
-// data returns what the script draws, as JSON that may stand in a script element. Acquisitions are
-// base64 of varints: 100,000 of them take less than 1.5 MB. Tokens are strings or differences,
-// because a number of JavaScript is too narrow for those of PostgreSQL. Times are microseconds.
+// data returns what the script draws, as JSON that may stand in a script element. Times are
+// microseconds, those of grants since the grant before. Tokens are strings, because a number of
+// JavaScript is too narrow for those of PostgreSQL.
 func (f *facts) data() string {
-	faults, marks, losses, failed, refused := []any{}, []dot{}, []dot{}, [][4]int64{}, [][2]int64{}
+	granted, faults, marks, losses, failed, refused := make([][7]any, 0, len(f.granted)), []any{}, []dot{}, []dot{}, [][4]int64{}, [][2]int64{}
+	last, tokens := time.Duration(0), make([]int64, len(f.locks)) // of the grant before, and of that of each lock
+	for _, a := range f.granted {
+		lock, stopped := f.places[a.Name], end(a)
+		granted = append(granted, [7]any{
+			f.lanes[a.Worker], lock<<flags | flag(a.Shared, shared) | flag(a.Died > 0 && a.Died < f.Length, died),
+			(a.Returned - last).Microseconds(), (a.Returned - a.Called).Microseconds(), (stopped - a.Returned).Microseconds(),
+			max(0, max(a.Lost, a.Ended)-stopped).Microseconds(), // how long it went on after it stopped relying on the lock
+			strconv.FormatInt(a.Token-tokens[lock], 10),         // may wrap around, as the sum of the script does
+		})
+		last, tokens[lock] = a.Returned, a.Token
+	}
 	for _, x := range f.Faults {
 		faults = append(faults, map[string]any{"what": x.What, "from": x.From.Microseconds(), "to": x.To.Microseconds(), "lanes": f.hit(x)})
 	}
@@ -32,8 +42,11 @@ func (f *facts) data() string {
 		marks = append(marks, dot{m.id, m.title(), m.At.Microseconds(), m.to.Microseconds(), m.before, m.after, m.class == "bad", "", false})
 	}
 	for _, x := range f.losses {
-		losses = append(losses, dot{x.id, "Loss signalled late", x.stopped.Microseconds(), f.granted[x.holder].Lost.Microseconds(),
-			x.holder, x.next, x.bad, span(max(x.margin, -x.margin)), x.margin < 0})
+		d := dot{x.id, "Loss signalled late", x.Stopped().Microseconds(), x.Lost.Microseconds(), x.holder, x.next, x.late() && !f.Rules.TwoHolders, "", x.late()}
+		if x.next >= 0 {
+			d.Margin = span(max(x.Margin(), -x.Margin()))
+		}
+		losses = append(losses, d)
 	}
 	for _, w := range f.Waits {
 		if !w.Granted {
@@ -48,7 +61,7 @@ func (f *facts) data() string {
 	text, err := json.Marshal(map[string]any{
 		"start": f.start.Microseconds(), "end": f.stop.Microseconds(), "base": strconv.FormatInt(f.base, 10), "colours": colours, "rows": lockRows,
 		"locks": f.locks, "workers": f.Workers, "faults": faults, "marks": marks, "losses": losses,
-		"granted": f.packGranted(), "failed": failed, "refused": refused,
+		"granted": granted, "failed": failed, "refused": refused,
 	})
 	if err != nil {
 		panic(err) // it is made of strings, numbers and slices
@@ -59,36 +72,17 @@ func (f *facts) data() string {
 // mostMarks is how many violations the timeline shows.
 const mostMarks = 2000
 
-// The flags of a packed acquisition.
+// The flags of an acquisition.
 const (
 	shared = 1
 	died   = 2 // the process of the holder died before the end of the run
 	flags  = 2 // how many bits they are
 )
 
-// packGranted writes the acquisitions as varints. A grant's time and its token are the differences
-// from those of the grant before.
-func (f *facts) packGranted() (text []byte) {
-	var last int64
-	tokens := make([]int64, len(f.locks)) // the last one of each lock
-	number := func(n int64) { text = binary.AppendUvarint(text, uint64(max(0, n))) }
-	span := func(d time.Duration) { number(d.Microseconds()) }
-	for _, a := range f.granted {
-		place, end, flag := f.places[a.Name], f.end(a), 0
-		if a.Shared {
-			flag |= shared
-		}
-		if a.Died > 0 && a.Died < f.Length {
-			flag |= died
-		}
-		number(int64(f.lanes[a.Worker]))
-		number(int64(place<<flags | flag))
-		text = binary.AppendVarint(text, a.Returned.Microseconds()-last)
-		span(a.Returned - a.Called)
-		span(end - a.Returned)
-		span(max(a.Lost, a.Ended) - end)                        // how long it went on after it stopped relying on the lock
-		text = binary.AppendVarint(text, a.Token-tokens[place]) // may wrap around, as the sum of the script does
-		last, tokens[place] = a.Returned.Microseconds(), a.Token
+// flag returns a flag that is set, or 0.
+func flag(set bool, as int) int {
+	if set {
+		return as
 	}
-	return text
+	return 0
 }

@@ -28,7 +28,6 @@ type facts struct {
 	places  map[string]int        // of the locks, by their names
 	base    int64                 // what tokens are counted from on the bars
 	marks   []mark                // violations and what is expected, in the order of time
-	bad     int                   // how many of the marks are violations
 	losses  []loss
 }
 
@@ -41,14 +40,15 @@ type mark struct {
 	to            time.Duration
 }
 
-// A loss is a lost acquisition and the next one that it excluded, or -1.
+// A loss knows the indexes of its acquisitions; that of the next one is -1 if there is none.
 type loss struct {
+	history.Loss
 	id           string
 	holder, next int
-	stopped      time.Duration // when the holder stopped relying on it: at the signal, or at its deadline
-	margin       time.Duration // from then until the next grant
-	bad          bool          // a violation: the signal came too late
 }
+
+// late reports whether the next grant came before the holder stopped relying on the lock.
+func (l loss) late() bool { return l.next >= 0 && l.Margin() < 0 }
 
 func gather(h *history.History) *facts {
 	f := &facts{History: *h, stats: h.Stats(), stop: h.Length, index: map[string]int{}, lanes: map[string]int{}, places: map[string]int{}}
@@ -62,7 +62,7 @@ func gather(h *history.History) *facts {
 	for i, a := range f.granted {
 		f.index[a.ID] = i + 1
 		least = min(least, a.Token)
-		f.start, f.stop = min(f.start, a.Called), max(f.stop, f.end(a), a.Ended)
+		f.start, f.stop = min(f.start, a.Called), max(f.stop, end(a), a.Ended)
 	}
 	for _, w := range h.Waits {
 		f.start, f.stop = min(f.start, w.From), max(f.stop, w.To)
@@ -70,34 +70,30 @@ func gather(h *history.History) *facts {
 	if len(f.granted) > 0 && least >= 1e6 { // such tokens, as those of PostgreSQL, are too wide for a bar
 		f.base = least
 	}
-	f.findMarks()
+	f.addMarks("bad", "V", f.Violations)
+	f.addMarks("expected", "E", f.Expected)
+	sort.SliceStable(f.marks, func(i, j int) bool { return f.marks[i].At < f.marks[j].At })
 	f.sortLocks()
-	f.findLosses()
+	for i, l := range h.Losses() {
+		x := loss{l, id("L", i), f.find(l.ID), -1}
+		if l.Next != nil {
+			x.next = f.find(l.Next.ID)
+		}
+		f.losses = append(f.losses, x)
+	}
 	return f
 }
 
 // id names a violation, a loss or a fault by its index.
 func id(letter string, i int) string { return letter + strconv.Itoa(i+1) }
 
-func (f *facts) findMarks() {
-	add := func(class string, all []history.Violation) {
-		for _, v := range all {
-			m := mark{Violation: v, class: class, before: f.find(v.Before), after: f.find(v.After), to: v.At}
-			if v.Rule == history.Overlap && m.before >= 0 && m.after >= 0 {
-				m.to = max(v.At, min(f.granted[m.before].Until, f.granted[m.after].Until))
-			}
-			f.marks = append(f.marks, m)
+func (f *facts) addMarks(class, letter string, all []history.Violation) {
+	for i, v := range all {
+		m := mark{v, id(letter, i), class, f.find(v.Before), f.find(v.After), v.At}
+		if v.Rule == history.Overlap && m.before >= 0 && m.after >= 0 {
+			m.to = max(v.At, min(f.granted[m.before].Until, f.granted[m.after].Until))
 		}
-	}
-	add("bad", f.Violations)
-	add("expected", f.Expected)
-	f.bad = len(f.Violations)
-	sort.SliceStable(f.marks, func(i, j int) bool { return f.marks[i].At < f.marks[j].At })
-	seen := map[string]int{} // by class
-	for i := range f.marks {
-		m := &f.marks[i]
-		m.id = id(map[string]string{"bad": "V", "expected": "E"}[m.class], seen[m.class])
-		seen[m.class]++
+		f.marks = append(f.marks, m)
 	}
 }
 
@@ -124,57 +120,20 @@ func (f *facts) sortLocks() {
 	}
 }
 
-func (f *facts) findLosses() {
-	for i, a := range f.granted {
-		if a.Lost == 0 {
-			continue
-		}
-		x := loss{holder: i, next: f.next(i), stopped: a.Lost}
-		if a.Deadline != 0 {
-			x.stopped = min(a.Lost, a.Deadline)
-		}
-		if x.next >= 0 {
-			x.margin = f.granted[x.next].Returned - x.stopped
-		}
-		x.bad = slices.ContainsFunc(f.marks, func(m mark) bool {
-			return m.Rule == history.LateLoss && m.before == i && m.class == "bad"
-		})
-		f.losses = append(f.losses, x)
-	}
-	sort.SliceStable(f.losses, func(i, j int) bool { return f.losses[i].stopped < f.losses[j].stopped })
-	for i := range f.losses {
-		f.losses[i].id = id("L", i)
-	}
-}
-
-// next returns the next acquisition of the same lock that an acquisition excludes, or -1.
-func (f *facts) next(i int) int {
-	a := f.granted[i]
-	for k, b := range f.granted[i+1:] {
-		if b.Name == a.Name && !(a.Shared && b.Shared) {
-			return i + 1 + k
-		}
-	}
-	return -1
-}
-
 // end returns when a holder stopped holding, as the page shows it.
-func (f *facts) end(a history.Acquisition) time.Duration {
-	stopped := cmp.Or(a.Lost, a.Died)
-	if a.Lost != 0 && a.Deadline != 0 {
-		stopped = min(a.Lost, a.Deadline)
-	}
-	return max(a.Returned, a.Until, stopped)
+func end(a history.Acquisition) time.Duration {
+	return max(a.Returned, a.Until, cmp.Or(a.Stopped(), a.Died))
 }
 
-// cause returns the last fault that hit a worker at a time or less than a TTL before, or -1.
-func (f *facts) cause(t time.Duration, worker string) int {
+// cause returns the last fault that hit a worker at a time or less than a TTL before, as ", after F2
+// (freeze)", or "".
+func (f *facts) cause(t time.Duration, worker string) string {
 	for i, x := range slices.Backward(f.Faults) {
 		if x.From <= t && t <= x.To+f.TTL && hits(x, worker) {
-			return i
+			return ", after " + id("F", i) + " (" + x.What + ")"
 		}
 	}
-	return -1
+	return ""
 }
 
 // hits reports whether a fault is about a worker. One without workers is about all.

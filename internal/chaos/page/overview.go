@@ -39,8 +39,7 @@ func (s sheet) overview(f *facts) {
 	}
 	s.holds(f, lanes)
 	for _, x := range f.losses {
-		a := f.granted[x.holder]
-		s.box("after", f.x(x.stopped), f.x(max(a.Ended, a.Lost)), 3, unit*float64(lanes+f.lanes[a.Worker])+1.5, bar)
+		s.box("after", f.x(x.Stopped()), f.x(max(x.Ended, x.Lost)), 3, unit*float64(lanes+f.lanes[x.Worker])+1.5, bar)
 	}
 	last := -3.0
 	for _, m := range f.marks { // one for each place
@@ -88,7 +87,7 @@ func (s sheet) flags(f *facts) {
 		put(m.class, m.id, m.At)
 	}
 	for _, x := range f.losses {
-		put("after", x.id, x.stopped)
+		put("after", x.id, x.Stopped())
 	}
 	for i, x := range f.Faults {
 		put("", id("F", i), x.From)
@@ -111,7 +110,7 @@ func (s sheet) holds(f *facts, lanes int) {
 		beads[row] = make([]bead, int(width/column)+1)
 	}
 	for _, a := range f.granted {
-		place, from, to := f.places[a.Name], f.x(a.Returned)/column, f.x(f.end(a))/column
+		place, from, to := f.places[a.Name], f.x(a.Returned)/column, f.x(end(a))/column
 		for i := int(from); i <= int(to); i++ {
 			share := min(to, float64(i+1)) - max(from, float64(i))
 			beads[lanes+f.lanes[a.Worker]][i].add(share, place)

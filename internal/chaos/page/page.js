@@ -5,29 +5,14 @@ const data = JSON.parse($("data").textContent), S = data.start, E = data.end, T 
 const {locks, workers, faults, losses, marks: violations} = data;
 const canvas = $("lanes"), cx = canvas.getContext("2d"), tip = $("tip"), strip = $("strip"), frame = $("frame");
 
-// ---- data: varints in base64, times in microseconds
-function reader(text) {
-  const bytes = Uint8Array.from(atob(text || ""), c => c.charCodeAt(0));
-  let at = 0, last = 0;
-  const number = () => {
-    let n = 0, b, scale = 1;
-    do { b = bytes[at++]; n += (b & 127) * scale; scale *= 128; } while (b > 127);
-    return n;
-  };
-  const big = () => { // a signed number of 64 bits
-    let n = 0n, shift = 0n, b;
-    do { b = bytes[at++]; n |= BigInt(b & 127) << shift; shift += 7n; } while (b > 127);
-    return n & 1n ? -(n >> 1n) - 1n : n >> 1n;
-  };
-  const time = () => { const n = number(); return last += n % 2 ? -(n + 1) / 2 : n / 2; };
-  return {number, big, time, more: () => at < bytes.length};
-}
+// ---- data: acquisitions are in the order of their grants; times are microseconds
 const SHARED = 1, DIED = 2;
-const all = [], last = locks.map(() => 0n); // acquisitions, in the order of their grants, and the last token of each lock
-for (const r = reader(data.granted); r.more();) {
-  const lane = r.number(), word = r.number(), lock = word >> 2, flags = word & 3, from = r.time(), called = from - r.number(), to = from + r.number();
-  const end = to + r.number(), token = last[lock] = BigInt.asIntN(64, last[lock] + r.big());
-  all.push({i: all.length, lane, lock, flags, called, from, to, end, token, height: Number(token - BASE), row: 0});
+const all = [], last = locks.map(() => 0n); // acquisitions, and the last token of each lock
+let granted = 0; // the time of the last grant
+for (const [lane, word, since, wait, hold, after, more] of data.granted) {
+  const lock = word >> 2, flags = word & 3, from = granted += since, to = from + hold;
+  const token = last[lock] = BigInt.asIntN(64, last[lock] + BigInt(more));
+  all.push({i: all.length, lane, lock, flags, called: from - wait, from, to, end: to + after, token, height: Number(token - BASE), row: 0});
 }
 const marks = [...violations, ...losses].sort((a, b) => a.at - b.at), lossOf = new Map(losses.map(l => [l.a, l]));
 

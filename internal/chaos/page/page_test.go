@@ -61,11 +61,11 @@ func TestSamples(t *testing.T) {
 
 func TestViolated(t *testing.T) {
 	p := write(t, stormy(true))
-	wants(t, p, "3 violations V1: w2 (token 1866) and w6 (token 1839) both held stock:7781 for 180 ms, 34.700 s into the run, after F5 (restart).",
-		"More than one holder? 1 time for at most 180 ms", "Tokens in order? 1 out of order first: w6 was granted",
+	wants(t, p, "3 violations V1: w2 (token 1866, 33.940275s to 34.880275s) and w6 (token 1839, 34.700275s to 35.350275s) both held stock:7781, after F5 (restart).",
+		"More than one holder? 1 time for at most 180 ms", "Tokens in order? 1 out of order first: w6 (token 1839",
 		"Loss signalled first? 2 of 3 the latest came 180 ms after the next grant",
-		"w6 was granted stock:7781 with token 1839; w2 had been granted it with token 1866",
-		"w5 lost stock:7781 It stopped relying on the lock 50.5 ms before", "The signal came 1.5 s after the deadline, when the process ran again. Fault: F2, freeze. Cause: lock \"stock:7781\" with token 1069 was lost: no renewal was acknowledged before the deadline.",
+		"was granted stock:7781 after w2 (token 1866",
+		"w5 lost stock:7781 It stopped relying on the lock 50.5 ms before w3 was granted it, after F2 (freeze).", "The signal came 1.5 s after the deadline, when the process ran again. Cause: lock \"stock:7781\" with token 1069 was lost: no renewal was acknowledged before the deadline.",
 		"seed 20261104", "Run it again: fencelock chaos --engine redis --for 60s --seed 20261104")
 	if !strings.Contains(p, `href="#t=34.3`) {
 		t.Error("no link opens the timeline at the violation")
@@ -123,7 +123,7 @@ func TestSize(t *testing.T) {
 	if n := len(h.Acquisitions); n != 100_000 {
 		t.Fatalf("the history has %d acquisitions", n)
 	}
-	if n := len(write(t, h)); n > 1_700_000 {
+	if n := len(write(t, h)); n > 4_500_000 {
 		t.Errorf("a page with 100,000 acquisitions has %d bytes", n)
 	}
 	if n := len(write(t, &history.History{})); n > 60_000 {

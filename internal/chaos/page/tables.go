@@ -39,9 +39,9 @@ func (f *facts) link(from, to time.Duration) string {
 }
 
 func (s sheet) violations(f *facts) {
-	note := number(f.bad)
-	if f.bad < len(f.marks) {
-		note += fmt.Sprintf(", and %s that these faults can cause, as the engine's page says", count(len(f.marks)-f.bad, "finding"))
+	note := number(len(f.Violations))
+	if n := len(f.Expected); n > 0 {
+		note += fmt.Sprintf(", and %s that these faults can cause, as the engine's page says", count(n, "finding"))
 	}
 	var all []row
 	for _, m := range f.marks {
@@ -53,32 +53,28 @@ func (s sheet) violations(f *facts) {
 func (s sheet) losses(f *facts) {
 	var all []row
 	for _, x := range f.losses {
-		a := f.granted[x.holder]
-		all = append(all, row{"", x.id, a.Worker + " lost " + a.Name, f.tell(x), x.stopped, max(a.Lost, x.stopped+x.margin)})
+		to := x.Lost
+		if x.next >= 0 {
+			to = max(to, x.Next.Returned)
+		}
+		all = append(all, row{"", x.id, x.Worker + " lost " + x.Name, f.tell(x), x.Stopped(), to})
 	}
 	s.table(f, "losses", "Losses", "at the moment when the holder stopped relying on the lock", all)
 }
 
 // tell tells a loss: when the holder stopped, who came next, and why.
 func (f *facts) tell(x loss) string {
-	a := f.granted[x.holder]
-	text, late := "It stopped relying on the lock", a.Lost-x.stopped
-	switch {
-	case x.next < 0:
-		text += ". No worker acquired it later."
-	case x.margin < 0:
-		text += fmt.Sprintf(" %s after %s was granted it.", span(-x.margin), f.granted[x.next].Worker)
-	default:
-		text += fmt.Sprintf(" %s before %s was granted it.", span(x.margin), f.granted[x.next].Worker)
+	text := "No worker acquired it later"
+	if x.next >= 0 {
+		text = fmt.Sprintf("It stopped relying on the lock %s %s %s was granted it",
+			span(max(x.Margin(), -x.Margin())), map[bool]string{false: "before", true: "after"}[x.late()], x.Next.Worker)
 	}
-	if late > 10*time.Millisecond { // a timer can be late, too
+	text += f.cause(x.Stopped(), x.Worker) + "."
+	if late := x.Lost - x.Stopped(); late > 10*time.Millisecond { // a timer can be late, too
 		text += fmt.Sprintf(" The signal came %s after the deadline, when the process ran again.", span(late))
 	}
-	if k := f.cause(x.stopped, a.Worker); k >= 0 {
-		text += fmt.Sprintf(" Fault: %s, %s.", id("F", k), f.Faults[k].What)
-	}
-	if a.Cause != "" {
-		text += " Cause: " + sentence(a.Cause)
+	if x.Cause != "" {
+		text += " Cause: " + sentence(x.Cause)
 	}
 	return text
 }

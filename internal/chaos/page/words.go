@@ -22,9 +22,6 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.3g µs", float64(d)/1e3)
 }
 
-// moment formats a time of the run: "33.961 s".
-func moment(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
-
 // number writes thousands with commas.
 func number(n int) string {
 	text := strconv.Itoa(n)
