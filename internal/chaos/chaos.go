@@ -21,6 +21,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type Config struct {
 	Twins    int           // how many locks there are of each kind; 3 by default
 	TTL      time.Duration // of the locks; 1 s by default
 	Rate     float64       // acquires in a second, of all workers together, at most; no limit by default
-	Faults   []string      // by default those after which the engine promises one holder
+	Faults   []string      // by default those after which the engine promises one holder; see Mix
 	Sabotage string        // one of Sabotages
 	Hunting  bool          // each fault is given time to show what it does; with Sabotage always
 
@@ -65,14 +66,25 @@ type Opener func(ctx context.Context, url string, dial Dialer) (driver.Engine, f
 // Engines returns the names of the engines whose servers can be started.
 func Engines() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// KnownFaults returns the faults of the engine: those after which it promises one holder, and those
-// of which its page says that they can lead to two.
-func (c Config) KnownFaults() (safe, unsafe []string) {
+// Mix returns the faults that a list names, separated by commas: "safe" are those after which the
+// engine promises one holder, "all" also those of which its page says that they can lead to two.
+func (c Config) Mix(list string) ([]string, error) {
 	k := c.kind()
-	return unique(k.safe), unique(k.unsafe)
+	all := slices.Concat(k.safe, k.unsafe)
+	switch list {
+	case "safe":
+		return nil, nil
+	case "all":
+		return all, nil
+	}
+	faults := strings.Split(list, ",")
+	for _, f := range faults {
+		if !slices.Contains(all, f) {
+			return nil, fmt.Errorf("%q is not one of %s", f, strings.Join(slices.Compact(slices.Sorted(slices.Values(all))), ", "))
+		}
+	}
+	return faults, nil
 }
-
-func unique(all []string) []string { return slices.Compact(slices.Sorted(slices.Values(all))) }
 
 // An Arena is the servers of one engine, and the way to them for each worker.
 type Arena struct {

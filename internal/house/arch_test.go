@@ -122,7 +122,7 @@ var rooms = []room{
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock"}},
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
-		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "memlock", "pglock", "redislock", "redlock",
+		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "internal/redisfmt", "memlock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys"}},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
@@ -36,6 +37,8 @@ type chaosCmd struct {
 	Yes      bool   // a host that is not this one may be used
 	Sabotage string
 	Out      string // a directory; empty means a new one
+
+	given *pflag.FlagSet
 }
 
 func newChaos(a *app) *cobra.Command {
@@ -77,7 +80,7 @@ fencelock chaos --engine redis --sabotage owner-check`,
 
 func (c *chaosCmd) flags(cmd *cobra.Command, sabotages []string) {
 	f := cmd.Flags()
-	f.SortFlags = false
+	f.SortFlags, c.given = false, f
 	f.StringVar(&c.Engine, "engine", "", "Start the servers of `ENGINE`: "+strings.Join(chaos.Engines(), ", ")+".")
 	offer(cmd, "engine", 0, chaos.Engines()...)
 	f.DurationVar(&c.For, "for", time.Minute, "How long to test.")
@@ -120,24 +123,6 @@ func (c *chaosCmd) check() error {
 	return nil
 }
 
-// faults returns those of the flag. nil means the safe ones.
-func (c *chaosCmd) faults(safe, unsafe []string) ([]string, error) {
-	all := slices.Concat(safe, unsafe)
-	switch c.Faults {
-	case "safe":
-		return nil, nil
-	case "all":
-		return all, nil
-	}
-	faults := strings.Split(c.Faults, ",")
-	for _, f := range faults {
-		if !slices.Contains(all, f) {
-			return nil, &misuse{error: fmt.Errorf("chaos: --faults: %q is not one of %s", f, strings.Join(all, ", "))}
-		}
-	}
-	return faults, nil
-}
-
 // Run tests the engine and prints what came of it.
 func (c *chaosCmd) Run(a *app) error {
 	ctx, stop := endedBySignals(a.ctx)
@@ -155,8 +140,8 @@ func (c *chaosCmd) Run(a *app) error {
 
 // run carries out the rounds, cleans up and prints what came of them.
 func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp func() error) (err error) {
-	if config.Faults, err = c.faults(config.KnownFaults()); err != nil {
-		return err
+	if config.Faults, err = config.Mix(c.Faults); err != nil {
+		return &misuse{error: fmt.Errorf("chaos: --faults: %w", err)}
 	}
 	if !config.Shows() {
 		return &misuse{error: fmt.Errorf("chaos: --sabotage %s is about leases, and locks on files have none", c.Sabotage)}
@@ -228,22 +213,14 @@ func create(name string, write func(io.Writer) error) error {
 // again returns the command that repeats the faults of the last round. It does not contain the URL,
 // which may hold a password.
 func (c *chaosCmd) again(report *chaos.Report) string {
-	args := []string{"fencelock chaos"}
-	add := func(flag, value, byDefault string) {
-		if value != byDefault {
-			args = append(args, "--"+flag+" "+value)
+	command := "fencelock chaos"
+	if c.Engine == "" {
+		command += " --url URL"
+	}
+	c.given.Visit(func(f *pflag.Flag) {
+		if slices.Contains([]string{"engine", "workers", "names", "ttl", "faults", "rate", "sabotage"}, f.Name) {
+			command += fmt.Sprintf(" --%s %s", f.Name, f.Value)
 		}
-	}
-	if add("engine", c.Engine, ""); c.Engine == "" {
-		args = append(args, "--url URL")
-	}
-	add("for", max(report.Last.Length.Round(time.Second), time.Second).String(), "")
-	add("seed", fmt.Sprint(report.Last.Seed), "")
-	add("workers", fmt.Sprint(c.Workers), "5")
-	add("names", fmt.Sprint(c.Names), "3")
-	add("ttl", c.TTL.String(), "1s")
-	add("faults", c.Faults, "safe")
-	add("rate", fmt.Sprint(c.Rate), "0")
-	add("sabotage", c.Sabotage, "")
-	return strings.Join(args, " ")
+	})
+	return fmt.Sprintf("%s --for %v --seed %d", command, max(report.Last.Length.Round(time.Second), time.Second), report.Last.Seed)
 }

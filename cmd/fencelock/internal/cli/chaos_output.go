@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ const chaosLogEvery = 10 * time.Second
 // showChaos shows how far a run is: on a terminal in a line that is updated, elsewhere in a line of
 // the log now and then. The caller must call stop.
 func showChaos(a *app, run *chaos.Live) (stop func()) {
+	const wipe = "\r\x1b[K"
 	live, every, began := isTTY(a.stderr) && !dumb(), chaosLogEvery, time.Now()
 	if live {
 		every = 200 * time.Millisecond
@@ -27,16 +29,14 @@ func showChaos(a *app, run *chaos.Live) (stop func()) {
 	done := make(chan struct{})
 	var over sync.WaitGroup
 	over.Go(func() { // ends at stop
-		tick := time.NewTicker(every)
-		defer tick.Stop()
 		for {
 			select {
-			case <-tick.C:
+			case <-time.After(every):
 			case <-done:
 				return
 			}
 			if text := liveText(run, time.Since(began)); live {
-				fmt.Fprint(a.stderr, "\r\x1b[K"+cut("fencelock: "+text, columnsOf(a.stderr)))
+				fmt.Fprint(a.stderr, wipe+cut("fencelock: "+text, columnsOf(a.stderr)))
 			} else {
 				a.say("%s", text)
 			}
@@ -44,9 +44,8 @@ func showChaos(a *app, run *chaos.Live) (stop func()) {
 	})
 	return func() {
 		close(done)
-		over.Wait()
-		if live {
-			fmt.Fprint(a.stderr, "\r\x1b[K")
+		if over.Wait(); live {
+			fmt.Fprint(a.stderr, wipe)
 		}
 	}
 }
@@ -129,29 +128,26 @@ func brief(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// counted formats how often each fault happened.
-func counted(faults map[string]int) string {
-	var all []string
-	for _, what := range slices.Sorted(maps.Keys(faults)) {
-		all = append(all, fmt.Sprintf("%s %d", what, faults[what]))
+// counted formats how often each of all occurred.
+func counted(all map[string]int) string {
+	var text []string
+	for _, what := range slices.Sorted(maps.Keys(all)) {
+		text = append(text, fmt.Sprintf("%s %d", what, all[what]))
 	}
-	if len(all) == 0 {
-		return "none"
-	}
-	return strings.Join(all, ", ")
+	return cmp.Or(strings.Join(text, ", "), "none")
 }
 
 func turnsText(turns []history.Turns) string {
 	const most = 10 // workers in a line
-	if len(turns) > most {
-		byCount := func(a, b history.Turns) int { return a.Count - b.Count }
-		return fmt.Sprintf("%d to %d of a worker", slices.MinFunc(turns, byCount).Count, slices.MaxFunc(turns, byCount).Count)
-	}
-	var all []string
+	all, counts := map[string]int{}, []int{}
 	for _, t := range turns {
-		all = append(all, fmt.Sprintf("%s %d", t.Worker, t.Count))
+		all[t.Worker] = t.Count
+		counts = append(counts, t.Count)
 	}
-	return strings.Join(all, ", ")
+	if len(turns) > most {
+		return fmt.Sprintf("%d to %d of a worker", slices.Min(counts), slices.Max(counts))
+	}
+	return counted(all)
 }
 
 // shrunkText formats the faults after which a violation occurred again.

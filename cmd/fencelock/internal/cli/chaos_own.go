@@ -3,12 +3,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -27,65 +27,46 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error
 	if a.url == "" {
 		return &misuse{error: errors.New("chaos: write --engine NAME to start servers, or --url URL to use running ones")}
 	}
-	if c.Prefix == "" {
-		c.Prefix = fmt.Sprintf("chaos-%08x:", rand.Uint32())
-	}
+	c.Prefix = cmp.Or(c.Prefix, fmt.Sprintf("chaos-%08x:", rand.Uint32()))
 	part, err := engineurl.PartOf(a.url, c.Prefix)
 	if err != nil {
 		return &exitError{code: exitConfig, err: err}
 	}
+	rate := cmp.Or(c.Rate, ownRate)
 	if far := distant(part.Hosts); far != "" && !c.Yes {
-		return &misuse{fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, c.rate()), "--yes, if it may be used for that"}
+		return &misuse{fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, rate), "--yes, if it may be used for that"}
 	}
-	if err := c.refuseUsed(ctx, part); err != nil {
-		return err
-	}
-	if err := c.prepare(ctx, part); err != nil {
-		return &exitError{code: exitUnavailable, err: errors.Join(err, c.cleanUp(a, part))}
-	}
-	scheme, _, _ := strings.Cut(a.url, ":")
-	config.Rate = float64(c.rate())
-	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local}
-	a.say("using only what begins with %s", c.Prefix)
-	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
-}
-
-func (c *chaosCmd) rate() int {
-	if c.Rate == 0 {
-		return ownRate
-	}
-	return c.Rate
-}
-
-// refuseUsed refuses a part that is in use.
-func (c *chaosCmd) refuseUsed(ctx context.Context, part *engineurl.Part) error {
 	limited, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
-	n, err := part.Count(limited)
-	switch {
+	switch n, err := part.Count(limited); {
 	case err != nil:
 		return &exitError{code: exitUnavailable, err: err}
 	case n > 0:
 		return &exitError{code: exitUnavailable, err: fmt.Errorf("the prefix %s is in use: %d keys, rows or files\ntry: another --prefix", c.Prefix, n)}
 	}
-	return nil
+	if err := c.prepare(limited, part); err != nil {
+		return &exitError{code: exitUnavailable, err: errors.Join(err, c.cleanUp(a, part))}
+	}
+	scheme, _, _ := strings.Cut(a.url, ":")
+	config.Rate = float64(rate)
+	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local}
+	a.say("using only what begins with %s", c.Prefix)
+	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
 }
 
 // prepare declares the servers of a part new, and acquires a lock, so that a user without the rights
 // learns of it before the workers wait for their first locks.
 func (c *chaosCmd) prepare(ctx context.Context, part *engineurl.Part) error {
-	limited, cancel := context.WithTimeout(ctx, ownPatience)
-	defer cancel()
-	engine, closeEngine, err := engineurl.Open(limited, part.URL)
+	engine, closeEngine, err := engineurl.Open(ctx, part.URL)
 	if err != nil {
 		return err
 	}
 	if i, ok := engine.(initer); ok && part.New {
-		err = i.Init(limited)
+		err = i.Init(ctx)
 	}
 	if err == nil {
 		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: c.TTL})
-		err = locks.Do(limited, part.Names+"first", func(context.Context) error { return nil })
+		err = locks.Do(ctx, part.Names+"first", func(context.Context) error { return nil })
 	}
 	return errors.Join(err, closeEngine())
 }
@@ -94,13 +75,11 @@ func (c *chaosCmd) prepare(ctx context.Context, part *engineurl.Part) error {
 func (c *chaosCmd) cleanUp(a *app, part *engineurl.Part) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), ownPatience)
 	defer cancel()
-	err := part.Clear(ctx)
-	n, counted := part.Count(ctx)
-	switch {
-	case err != nil || counted != nil:
-		return fmt.Errorf("what begins with %s could not be deleted: %w", c.Prefix, errors.Join(err, counted))
-	case n > 0:
-		return fmt.Errorf("%d keys, rows or files that begin with %s could not be deleted", n, c.Prefix)
+	switch left, err := part.Clear(ctx); {
+	case err != nil:
+		return fmt.Errorf("what begins with %s could not be deleted: %w", c.Prefix, err)
+	case left > 0:
+		return fmt.Errorf("%d keys, rows or files that begin with %s could not be deleted", left, c.Prefix)
 	}
 	a.say("deleted what began with %s; nothing is left", c.Prefix)
 	return nil
@@ -109,14 +88,11 @@ func (c *chaosCmd) cleanUp(a *app, part *engineurl.Part) error {
 // distant returns the first host that is not this one, or "".
 func distant(hosts []string) string {
 	for _, host := range hosts {
-		name, _, err := net.SplitHostPort(host)
-		if err != nil {
-			name = host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
 		}
-		ip, err := netip.ParseAddr(name)
-		near := name == "localhost" || strings.HasPrefix(name, "/") || err == nil && ip.IsLoopback()
-		if !near {
-			return name
+		if ip := net.ParseIP(host); host != "localhost" && !strings.HasPrefix(host, "/") && !ip.IsLoopback() {
+			return host
 		}
 	}
 	return ""

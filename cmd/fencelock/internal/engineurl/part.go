@@ -13,9 +13,10 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/redis/rueidis"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // A Part is a part of the locks of a URL that nothing else uses, for tests. On Redis it is all keys
@@ -28,13 +29,19 @@ type Part struct {
 	Local bool     // the engine makes no connections over a network
 	Hosts []string // of the servers, or those of its Sentinels
 
-	keep keeper
+	// sweep counts the keys, rows or files of the part, and deletes them if it is told to.
+	sweep func(ctx context.Context, remove bool) (int, error)
 }
 
-// A keeper counts and deletes what is stored in a part.
-type keeper interface {
-	count(ctx context.Context) (int, error)
-	clear(ctx context.Context) error
+// Count returns how many keys, rows or files the part has.
+func (p *Part) Count(ctx context.Context) (int, error) { return p.sweep(ctx, false) }
+
+// Clear deletes all that the part has. It returns how much of that is left.
+func (p *Part) Clear(ctx context.Context) (left int, err error) {
+	if _, err := p.sweep(ctx, true); err != nil {
+		return 0, err
+	}
+	return p.Count(ctx)
 }
 
 // PartOf returns the part of a URL that a prefix names. It connects to nothing.
@@ -50,14 +57,14 @@ func PartOf(raw, prefix string) (*Part, error) {
 			return nil, fmt.Errorf("%q is not a name for a directory", prefix)
 		}
 		u.Path = dir
-		return &Part{URL: u.String(), Local: true, keep: folder(dir)}, nil
+		return &Part{URL: u.String(), Local: true, sweep: folder(dir).sweep}, nil
 	case "postgres", "postgresql":
 		target, err := parsePostgres(u)
 		if err != nil {
 			return nil, err
 		}
 		conn := target.pool.ConnConfig
-		p := &Part{URL: raw, Names: prefix, Hosts: []string{conn.Host}, keep: &rows{postgresTarget: target, prefix: prefix}}
+		p := &Part{URL: raw, Names: prefix, Hosts: []string{conn.Host}, sweep: (&rows{postgresTarget: target, prefix: prefix}).sweep}
 		for _, f := range conn.Fallbacks {
 			p.Hosts = append(p.Hosts, f.Host)
 		}
@@ -98,15 +105,9 @@ func redisPart(u *url.URL, prefix string) (*Part, error) {
 			p.Hosts = append(p.Hosts, c.option.InitAddress...)
 		}
 	}
-	p.keep = k
+	p.sweep = k.sweep
 	return p, nil
 }
-
-// Count returns how many keys, rows or files the part has.
-func (p *Part) Count(ctx context.Context) (int, error) { return p.keep.count(ctx) }
-
-// Clear deletes all that the part has.
-func (p *Part) Clear(ctx context.Context) error { return p.keep.clear(ctx) }
 
 // keys are the keys of a prefix on servers of Redis.
 type keys struct {
@@ -121,63 +122,31 @@ func (k keys) has(key string) bool {
 	return strings.HasPrefix(key, k.prefix) || strings.HasPrefix(inBraces, k.prefix)
 }
 
-func (k keys) count(ctx context.Context) (n int, err error) {
-	err = k.each(ctx, func(_ rueidis.Client, found []string) error { n += len(found); return nil })
-	return n, err
-}
-
-func (k keys) clear(ctx context.Context) error {
-	return k.each(ctx, func(node rueidis.Client, found []string) error {
-		for _, key := range found { // one at a time: those of a cluster may be in several slots
-			if err := node.Do(ctx, node.B().Del().Key(key).Build()).Error(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// each calls f with the keys that each master has, some at a time.
-func (k keys) each(ctx context.Context, f func(node rueidis.Client, found []string) error) error {
-	pattern := "*" + strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(k.prefix) + "*"
+func (k keys) sweep(ctx context.Context, remove bool) (n int, err error) {
 	for _, c := range k.clients {
 		client, err := c.connect(ctx)
 		if err != nil {
-			return err
+			return n, err
 		}
 		defer client.Close()
-		for _, node := range masters(ctx, client) {
-			for cursor := uint64(0); ; {
-				some, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
-				if err == nil {
-					err = f(node, slices.DeleteFunc(some.Elements, func(key string) bool { return !k.has(key) }))
-				}
-				if err != nil {
-					return errors.New(c.hide(err.Error()))
-				}
-				if cursor = some.Cursor; cursor == 0 {
+		err = redisconn.Rueidis(client).Scan(ctx, "*"+redisfmt.Literal(k.prefix)+"*", func(found []string) error {
+			found = slices.DeleteFunc(found, func(key string) bool { return !k.has(key) })
+			n += len(found)
+			for _, key := range found { // one at a time: those of a cluster may be in several slots
+				if !remove {
 					break
 				}
+				if err := client.Do(ctx, client.B().Del().Key(key).Build()).Error(); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return n, errors.New(c.hide(err.Error()))
 		}
 	}
-	return nil
-}
-
-// masters returns the masters of a cluster, or the server itself.
-func masters(ctx context.Context, client rueidis.Client) (all []rueidis.Client) {
-	if client.Mode() != rueidis.ClientModeCluster {
-		return []rueidis.Client{client}
-	}
-	for _, node := range client.Nodes() {
-		role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
-		if err == nil && len(role) > 0 {
-			if s, _ := role[0].ToString(); s == "master" {
-				all = append(all, node)
-			}
-		}
-	}
-	return all
+	return n, nil
 }
 
 // rows are the rows of names with a prefix in PostgreSQL.
@@ -190,84 +159,63 @@ type rows struct {
 // tables have a row for each name, and a column with it.
 var tables = []string{"held", "sharer", "queued", "minimum", "resized"}
 
+// anySchema returns a row if the engine has made its schema.
+const anySchema = "SELECT WHERE to_regclass('fencelock.epoch') IS NOT NULL AND $1 <> ''"
+
 // dropUnused drops the schema unless some process uses it.
-const dropUnused = `BEGIN;
-LOCK TABLE fencelock.held, fencelock.sharer, fencelock.queued, fencelock.minimum, fencelock.resized, fencelock.record, fencelock.rate;
+func dropUnused() string {
+	all := append([]string{"record", "rate"}, tables...)
+	return fmt.Sprintf(`BEGIN;
+LOCK TABLE fencelock.%s;
 DO $$ BEGIN
-	IF NOT EXISTS (SELECT FROM fencelock.held) AND NOT EXISTS (SELECT FROM fencelock.sharer) AND NOT EXISTS (SELECT FROM fencelock.queued)
-		AND NOT EXISTS (SELECT FROM fencelock.minimum) AND NOT EXISTS (SELECT FROM fencelock.resized)
-		AND NOT EXISTS (SELECT FROM fencelock.record) AND NOT EXISTS (SELECT FROM fencelock.rate) THEN
+	IF NOT EXISTS (SELECT 1 FROM fencelock.%s) THEN
 		SET LOCAL client_min_messages = warning;
 		DROP SCHEMA fencelock CASCADE;
 	END IF;
 END $$;
-COMMIT`
-
-// anySchema returns a row if the engine has made its schema.
-const anySchema = "SELECT WHERE to_regclass('fencelock.epoch') IS NOT NULL AND $1 <> ''"
-
-func (r *rows) count(ctx context.Context) (int, error) {
-	n, exists, err := r.each(ctx, "SELECT")
-	r.made = r.made || err == nil && !exists
-	return n, err
+COMMIT`, strings.Join(all, ", fencelock."), strings.Join(all, " UNION ALL SELECT 1 FROM fencelock."))
 }
 
-func (r *rows) clear(ctx context.Context) error {
-	_, exists, err := r.each(ctx, "DELETE")
-	if err != nil || !exists || !r.made {
-		return err
-	}
-	return r.on(ctx, func(conn *pgconn.PgConn) error { return conn.Exec(ctx, dropUnused).Close() })
-}
-
-// each selects or deletes the rows of all tables. It returns how many there are, and whether the
-// engine has made its schema.
-func (r *rows) each(ctx context.Context, verb string) (n int, exists bool, err error) {
-	err = r.on(ctx, func(conn *pgconn.PgConn) error {
-		found, err := r.run(ctx, conn, anySchema)
-		if exists = found > 0; err != nil || !exists {
-			return err
-		}
-		for _, table := range tables {
-			found, err := r.run(ctx, conn, verb+" FROM fencelock."+table+" WHERE starts_with(name, $1)")
-			if err != nil {
-				return err
-			}
-			n += found
-		}
-		return nil
-	})
-	return n, exists, err
-}
-
-// on calls f with a connection.
-func (r *rows) on(ctx context.Context, f func(*pgconn.PgConn) error) error {
+func (r *rows) sweep(ctx context.Context, remove bool) (n int, err error) {
 	conn, err := pgconn.ConnectConfig(ctx, &r.pool.ConnConfig.Config)
 	if err != nil {
-		return fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, r.reason(err))
+		return 0, fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, r.reason(err))
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	if err := f(conn); err != nil {
-		return fmt.Errorf("postgres: %s", r.reason(err))
+	run := func(sql string) (found int) { // it does nothing after an error
+		if err != nil {
+			return 0
+		}
+		tag, failed := conn.ExecParams(ctx, sql, [][]byte{[]byte(r.prefix)}, nil, nil, nil).Close()
+		err = failed
+		return int(tag.RowsAffected())
 	}
-	return nil
-}
-
-// run runs a statement with the prefix and returns how many rows it returns or deletes.
-func (r *rows) run(ctx context.Context, conn *pgconn.PgConn, sql string) (int, error) {
-	tag, err := conn.ExecParams(ctx, sql, [][]byte{[]byte(r.prefix)}, nil, nil, nil).Close()
-	return int(tag.RowsAffected()), err
+	exists, verb := run(anySchema) > 0, map[bool]string{false: "SELECT", true: "DELETE"}[remove]
+	if exists {
+		for _, table := range tables {
+			n += run(verb + " FROM fencelock." + table + " WHERE starts_with(name, $1)")
+		}
+	}
+	if exists && remove && r.made && err == nil {
+		err = conn.Exec(ctx, dropUnused()).Close()
+	}
+	if err != nil {
+		return n, fmt.Errorf("postgres: %s", r.reason(err))
+	}
+	r.made = r.made || !exists
+	return n, nil
 }
 
 // folder is a directory.
 type folder string
 
-func (f folder) count(context.Context) (n int, err error) {
-	err = filepath.WalkDir(string(f), func(string, os.DirEntry, error) error { n++; return nil })
-	if _, none := os.Lstat(string(f)); errors.Is(none, os.ErrNotExist) {
+func (f folder) sweep(_ context.Context, remove bool) (n int, err error) {
+	if _, err := os.Lstat(string(f)); errors.Is(err, os.ErrNotExist) {
 		return 0, nil
+	}
+	err = filepath.WalkDir(string(f), func(string, os.DirEntry, error) error { n++; return nil })
+	if remove {
+		err = os.RemoveAll(string(f))
 	}
 	return n, err
 }
-
-func (f folder) clear(context.Context) error { return os.RemoveAll(string(f)) }

@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"flag"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +50,12 @@ func TestNemesis(t *testing.T) {
 			if length == shortLength {
 				t.Parallel() // long runs are to see little of one another
 			}
-			a := chaos.NewArena(t, chaos.Config{Engine: name, Open: engineurl.OpenThrough, Faults: mix(t, name)})
+			config := chaos.Config{Engine: name, Open: engineurl.OpenThrough}
+			var err error
+			if config.Faults, err = config.Mix(*mixFlag); err != nil {
+				t.Fatal(err)
+			}
+			a := chaos.NewArena(t, config)
 			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()%1e9))
 			t.Logf("seeds from %d on", seed)
 			for end := time.Now().Add(length); time.Until(end) > time.Second && !t.Failed(); seed++ {
@@ -60,26 +64,6 @@ func TestNemesis(t *testing.T) {
 			}
 		})
 	}
-}
-
-// mix is what the flag asks for.
-func mix(t *testing.T, engine string) []string {
-	t.Helper()
-	safe, unsafe := chaos.Config{Engine: engine}.KnownFaults()
-	all := slices.Concat(safe, unsafe)
-	switch *mixFlag {
-	case "safe":
-		return nil
-	case "all":
-		return all
-	}
-	faults := strings.Split(*mixFlag, ",")
-	for _, f := range faults {
-		if !slices.Contains(all, f) {
-			t.Fatalf("no fault %q here, but %v", f, all)
-		}
-	}
-	return faults
 }
 
 const manyRounds = "it takes ten rounds or more to be found"
