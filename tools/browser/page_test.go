@@ -138,7 +138,7 @@ func TestMouse(t *testing.T) {
 	}
 	b.settled(chromedp.Click(chromedp.CSS(`button[data-key="0"]`)))
 	_, strip := b.place("strip")
-	b.settled(drag(x+400, x+500, strip+40))
+	b.settled(drag(x+400, x+500, strip+80))
 	if got := b.wide(); got <= 0 || got > 10 {
 		t.Errorf("a drag over the strip leaves a width of %v s", got)
 	}
@@ -158,13 +158,13 @@ func TestTouch(t *testing.T) {
 	}
 }
 
-// TestWithoutScript: without JavaScript only the timeline that zooms is missing.
+// TestWithoutScript: without JavaScript only the timeline is missing.
 func TestWithoutScript(t *testing.T) {
 	for _, width := range []int64{1400, 390} {
 		l := look{sample: "violated", width: width, noScript: true}
 		b := open(t, l)
-		b.do(chromedp.WaitNotVisible(chromedp.CSS("#lanes")), chromedp.WaitVisible(chromedp.CSS(".names")),
-			chromedp.WaitVisible(chromedp.CSS(".strip svg")), chromedp.WaitVisible(chromedp.CSS(".violations table")))
+		b.do(chromedp.WaitNotVisible(chromedp.CSS("#lanes")), chromedp.WaitVisible(chromedp.CSS(".timeline .no-js")),
+			chromedp.WaitVisible(chromedp.CSS(".answers")), chromedp.WaitVisible(chromedp.CSS(".violations table")))
 		if *pictures != "" {
 			b.keep(filepath.Join(*pictures, l.String()+".png"))
 		}

@@ -65,7 +65,7 @@ func (f *facts) answers() []answer {
 	}
 	order := answer{"Tokens in order?", "ok", "always", "each is greater than all before it"}
 	if all := f.found(history.TokenOrder, &order); len(all) > 0 {
-		order.short, order.long = number(len(all))+" out of order", "first: "+f.story(all[0])
+		order.short, order.long = number(len(all))+" out of order", "the first one is "+all[0].id
 	}
 	signals := answer{"Loss signalled first?", "ok", "–", "no worker lost a lock"}
 	late := len(f.found(history.LateLoss, &signals))

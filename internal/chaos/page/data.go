@@ -69,6 +69,9 @@ func (f *facts) data() string {
 	return string(text)
 }
 
+// colours is how many locks have a colour of their own; the next one has that of the first.
+const colours = 5
+
 // mostMarks is how many violations the timeline shows.
 const mostMarks = 2000
 

@@ -1,6 +1,5 @@
 // Package page writes what happened in a chaos run as one HTML page. The page needs no network: its
-// styles, its script and its data are inside. Without JavaScript it lacks only the timeline that
-// zooms.
+// styles, its script and its data are inside. Without JavaScript it lacks only the timeline.
 package page
 
 import (
@@ -16,6 +15,8 @@ import (
 var (
 	//go:embed head.html
 	headHTML string
+	//go:embed timeline.html
+	timelineHTML string
 	//go:embed controls.html
 	controlsHTML raw
 	//go:embed page.css
@@ -68,21 +69,18 @@ func (s sheet) head(f *facts, command string) {
 	s.add("</dl>\n</header>\n<main>\n")
 }
 
-// timeline writes the overview, the controls, and the data and the script of the timeline that zooms.
+// timeline writes the controls, and the data and the script of the timeline.
 func (s sheet) timeline(f *facts) {
 	if len(f.Workers) == 0 || f.stop <= f.start {
 		return
 	}
-	s.add(`<section class="timeline" aria-labelledby="timeline"><h2 id="timeline">Timeline <small>%s in %s</small></h2>`+"\n",
-		count(len(f.granted), "acquisition"), count(len(f.Workers), "lane"))
-	s.overview(f)
-	s.add(`<div class="tools"><div class="legend">`)
+	s.add(timelineHTML, count(len(f.granted), "acquisition"), count(len(f.Workers), "lane"))
 	for i, l := range f.locks[:min(len(f.locks), lockRows)] {
-		s.add(`<label class="c%d"><input class="js-only" type="checkbox" value="%d" checked><i></i>%s</label>`, i%colours, i, l)
+		s.add(`<label class="c%d"><input type="checkbox" value="%d" checked><i></i>%s</label>`, i%colours, i, l)
 	}
 	s.add("%s", controlsHTML)
 	if f.base != 0 {
-		s.add("<p class=\"hint\">On the bars tokens are counted from %d.</p>\n", f.base)
+		s.add("<p class=\"hint js-only\">On the bars tokens are counted from %d.</p>\n", f.base)
 	}
 	s.add("</section>\n<script type=\"application/json\" id=\"data\">%s</script>\n<script>\n%s</script>\n", raw(f.data()), script)
 }

@@ -139,6 +139,17 @@ function layout() {
   canvas.width = W * ratio; canvas.height = H * ratio; canvas.style.height = H + "px";
   cx.setTransform(ratio, 0, 0, ratio, 0, 0);
   strip.style.setProperty("--gutter", G + 1 + "px");
+  if (W > G + R) drawStrip(); // else the page is not shown yet
+}
+function drawStrip() { // the whole run: the names over the picture as they are, and its rows flattened
+  const {a, b} = view, ratio = canvas.width / W, map = $("map"), wide = (W - G - R) * ratio, top = 58 * ratio, low = Math.min(84, H - 62) * ratio;
+  view.a = S; view.b = E;
+  paint();
+  map.width = wide; map.height = top + low; map.style.height = (top + low) / ratio + "px";
+  const to = map.getContext("2d");
+  to.drawImage(canvas, G * ratio, 0, wide, top, 0, 0, wide, top);
+  to.drawImage(canvas, G * ratio, 62 * ratio, wide, (H - 62) * ratio, 0, top, wide, low);
+  view.a = a; view.b = b;
 }
 function hatch(colour) { // the time after a loss has a pattern, for eyes that do not see its colour
   const tile = document.createElement("canvas"), c = tile.getContext("2d");
@@ -479,5 +490,5 @@ document.querySelectorAll("a[href^='#t=']").forEach(a => a.addEventListener("cli
 addEventListener("hashchange", () => open(location.hash));
 for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"]) matchMedia(query).addEventListener("change", () => { layout(); draw(); });
 new ResizeObserver(() => { if (canvas.parentNode.clientWidth !== W) { layout(); draw(); } }).observe(canvas.parentNode);
-layout(); paint(); open(location.hash);
+layout(); open(location.hash);
 })();
