@@ -18,12 +18,15 @@ import (
 
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/idempotent/idempotentpgx"
-	"github.com/fencelock/fencelock/internal/testkit/crew"
+	"github.com/fencelock/fencelock/internal/crew"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
-func TestMain(m *testing.M) { crew.Main(m, map[string]crew.Job{"worker": crew.Of(work)}) }
+func TestMain(m *testing.M) {
+	crew.Main(map[string]crew.Job{"worker": crew.Of(work)})
+	os.Exit(m.Run())
+}
 
 // patience is how long anything may take that must happen at all.
 const patience = 2 * time.Minute
@@ -79,7 +82,7 @@ func TestFrozenWorker(t *testing.T) {
 				return
 			}
 			frozen.Say("hold")
-			frozen.Want(t, "begun")
+			frozen.want(t, "begun")
 			proc.Freeze(t, frozen.Process())
 			next.Say("hold")
 			if kind == "files" {
@@ -87,17 +90,17 @@ func TestFrozenWorker(t *testing.T) {
 				proc.Thaw(t, frozen.Process())
 				frozen.Say("go")
 				done := frozen.Hear()
-				next.Want(t, done)
+				next.want(t, done)
 				return
 			}
-			next.Want(t, "begun")
+			next.want(t, "begun")
 			next.Say("go")
 			done := next.Hear()
 			proc.Thaw(t, frozen.Process())
 			frozen.Say("go")
-			frozen.Want(t, "lost")
+			frozen.want(t, "lost")
 			frozen.Say("hold")
-			frozen.Want(t, done)
+			frozen.want(t, done)
 			if !strings.HasPrefix(done, "done ") {
 				t.Errorf("the successor said %q", done)
 			}
@@ -145,13 +148,22 @@ type clerk struct {
 	still bool // frozen; the office's mutex guards it
 }
 
+// want fails the test unless the worker's next line is line.
+func (c *clerk) want(t *testing.T, line string) {
+	t.Helper()
+	if got := c.Hear(); got != line {
+		t.Fatalf("a worker said %q, want %q", got, line)
+	}
+}
+
 // hire starts a worker, or fails the test and returns nil. It ends with the test.
 func (o *office) hire() *clerk {
-	w, err := crew.Hire(o.t, "worker", o.orders)
+	w, err := crew.Start("worker", o.orders)
 	if err != nil {
 		o.t.Error(err)
 		return nil
 	}
+	o.t.Cleanup(func() { w.Kill() })
 	if got := w.Hear(); got != "ready" {
 		o.t.Errorf("a worker said %q, and not that it is ready", got)
 		return nil

@@ -3,23 +3,18 @@
 package chaos
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/internal/crew"
 )
 
 // A member is a process of this program that takes locks.
 type member struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
+	*crew.Worker
 	first chan struct{} // closed when it has acquired a lock
 	read  chan struct{} // closed when its output has ended
 }
@@ -34,48 +29,22 @@ func (r *round) launch(worker int) {
 	if r.Rate > 0 {
 		j.Pause = time.Duration(float64(r.Workers*hands) / r.Rate * float64(time.Second))
 	}
-	exe, err := os.Executable()
+	w, err := crew.Start(jobName, j)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	m := &member{cmd: exec.Command(exe), first: make(chan struct{}), read: make(chan struct{})}
-	m.cmd.Env = append(os.Environ(), envWorker+"=1")
-	m.cmd.Stderr = os.Stderr
-	// An interrupt typed at the terminal reaches the harness only. When that ends, the worker's input
-	// does; the kernel continues one that is frozen, since its group has become an orphan.
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	m.in, err = m.cmd.StdinPipe()
-	out, err2 := m.cmd.StdoutPipe()
-	if err := cmp.Or(err, err2, m.cmd.Start()); err != nil {
-		r.t.Fatal(err)
-	}
+	m := &member{w, make(chan struct{}), make(chan struct{})}
 	r.crew[worker] = m
-	_ = json.NewEncoder(m.in).Encode(j) // a worker that has died is noticed when it is awaited
-	go r.count(m, out)
-}
-
-// count counts a worker's acquisitions until it ends.
-func (r *round) count(m *member, out io.Reader) {
-	defer close(m.read)
-	once := sync.OnceFunc(func() { close(m.first) })
-	for some := make([]byte, 64); ; once() {
-		n, err := out.Read(some)
-		if err != nil {
-			return
+	go func() { // ends with the worker
+		defer close(m.read)
+		for first := sync.OnceFunc(func() { close(m.first) }); m.Listen(); first() {
+			r.Live.Acquired.Add(1)
 		}
-		r.Live.Acquired.Add(int64(n))
-	}
+	}()
 }
 
 // signal sends a signal to the process.
-func (m *member) signal(s syscall.Signal) { _ = m.cmd.Process.Signal(s) }
-
-// wait waits until the process has ended.
-func (m *member) wait() error {
-	<-m.read
-	_ = m.in.Close()
-	return m.cmd.Wait()
-}
+func (m *member) signal(s syscall.Signal) { _ = m.Process().Signal(s) }
 
 // awaitWorkers returns when each worker has had a lock: on a busy machine some start so late that
 // all of the faults would be over.
@@ -87,7 +56,7 @@ func (r *round) awaitWorkers() {
 		case <-r.ctx.Done():
 			return
 		case <-m.read:
-			r.t.Fatalf("seed %d: worker %d has ended by itself: %v", r.seed, worker, m.wait())
+			r.t.Fatalf("seed %d: worker %d has ended by itself: %v", r.seed, worker, m.Wait())
 		case <-patience:
 			r.t.Fatalf("seed %d: worker %d had no lock in a minute without a fault", r.seed, worker)
 		}
@@ -121,7 +90,8 @@ func (r *round) endInOrder() bool {
 	}
 	for worker, m := range r.crew {
 		patience := time.AfterFunc(30*time.Second, func() { m.signal(syscall.SIGABRT) }) // it prints what it is doing
-		if err := m.wait(); err != nil {
+		<-m.read
+		if err := m.Wait(); err != nil {
 			r.t.Errorf("seed %d: worker %d has not ended in order within 30 s: %v", r.seed, worker, err)
 		}
 		patience.Stop()
@@ -137,10 +107,11 @@ func (r *round) kill(worker int) {
 		return // it has ended
 	}
 	m.signal(syscall.SIGKILL)
-	_ = m.wait()
+	<-m.read
 	r.crew[worker] = nil
-	if s, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signal() != syscall.SIGKILL {
-		r.t.Errorf("seed %d: worker %d has ended by itself: %v", r.seed, worker, m.cmd.ProcessState)
+	state := m.Kill()
+	if s, ok := state.Sys().(syscall.WaitStatus); ok && s.Signal() != syscall.SIGKILL {
+		r.t.Errorf("seed %d: worker %d has ended by itself: %v", r.seed, worker, state)
 	}
 	r.record(history.Event{Worker: lane(worker), Kind: history.Death})
 }

@@ -3,8 +3,8 @@
 package chaos
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +20,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/crew"
 )
 
 const (
@@ -48,10 +49,6 @@ func names(prefix string, twins int) []string {
 // minimumOf is the minimum hold, at most.
 func minimumOf(ttl time.Duration) time.Duration { return ttl / 2 }
 
-// envWorker makes a program that calls Main a worker. Its job is a line on its input, and each
-// acquisition a byte of its output. It ends with its input.
-const envWorker = "FENCELOCK_CHAOS_WORKER"
-
 // A job is what a worker has to do.
 type job struct {
 	URL      string // of the engine; it may hold a password
@@ -67,27 +64,20 @@ type job struct {
 	Pause    time.Duration // between two calls of a hand, at least
 }
 
-// Main serves as a worker if this process was started as one, and does not return then. A program
-// or a test binary that runs rounds calls it first.
-func Main(open Opener) {
-	if os.Getenv(envWorker) == "" {
-		return
-	}
-	var j job
-	in := json.NewDecoder(os.Stdin)
-	if in.Decode(&j) != nil {
-		os.Exit(1) // the harness has ended
-	}
-	go func() {
-		_ = in.Decode(&struct{}{}) // nothing follows until the harness ends, and this process with it
-		os.Exit(1)
-	}()
-	if err := j.work(open); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos worker:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+// Job is the job of the workers, by its name. A program or a test binary that runs rounds passes it
+// to crew.Main.
+func Job(open Opener) map[string]crew.Job {
+	return map[string]crew.Job{jobName: crew.Of(func(j job, in *bufio.Scanner) error {
+		go func() {
+			for in.Scan() { // nothing follows until the harness ends, and this process with it
+			}
+			os.Exit(1)
+		}()
+		return j.work(open)
+	})}
 }
+
+const jobName = "chaos worker"
 
 // work takes locks until the process is killed, or until SIGTERM tells it to end in
 // order: then its waits are cancelled, its locks are released, and its engine is closed. An
@@ -172,7 +162,7 @@ func (h *hand) turn() error {
 		time.Sleep(h.below(5 * time.Millisecond)) // it may fail at once
 		return h.failed(w, err)
 	}
-	_, _ = os.Stdout.Write([]byte{1}) // without a reader, this process ends
+	fmt.Println() // the harness counts lines; if it has ended, so does this process
 	for i, l := range all {
 		if err := h.events.Write(history.Event{
 			At: at, Kind: history.Grant, ID: id(w, i), Name: l.Name(), Token: l.Token(),

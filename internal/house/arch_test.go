@@ -39,6 +39,7 @@ var rooms = []room{
 	{folder: "internal/clock", imports: []string{"internal/hold", "golang.org/x/sys"}},
 	{folder: "internal/retry", imports: []string{}},
 	{folder: "internal/chaos/page", imports: []string{"chaostest/history"}},
+	{folder: "internal/crew", imports: []string{}},
 	{folder: "internal/deadline", imports: []string{}},
 	{folder: "internal/faults", imports: []string{"golang.org/x/sys"}},
 	{folder: "internal/gcra", imports: []string{}},
@@ -98,7 +99,7 @@ var rooms = []room{
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
 	{folder: "internal/chaos", imports: []string{
-		".", "driver", "chaostest/history", "internal/faults", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest",
+		".", "driver", "chaostest/history", "internal/crew", "internal/faults", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest",
 		"engine libraries", "github.com/jackc/pgx/v5",
 	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},
@@ -120,7 +121,7 @@ var rooms = []room{
 	{folder: "internal/testkit/verdict", imports: []string{"driver", "fence"}},
 	{folder: "internal/testkit/", imports: []string{}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
-	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock"}},
+	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
 		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "internal/redisfmt", "memlock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
@@ -149,7 +150,7 @@ const (
 
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
-	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/crew", "internal/testkit/engines", "internal/testkit/examtest",
+	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest",
 	"internal/testkit/objecttest", "internal/testkit/verdict",
 }
 

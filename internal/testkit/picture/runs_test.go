@@ -23,7 +23,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/fence"
-	"github.com/fencelock/fencelock/internal/testkit/crew"
+	"github.com/fencelock/fencelock/internal/crew"
 	"github.com/fencelock/fencelock/internal/testkit/picture"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/fencelock/fencelock/redislock"
@@ -35,7 +35,10 @@ import (
 //	go test ./internal/testkit/picture -run Runs -record ../../../docs
 var recordTo = flag.String("record", "", "store the runs for the pictures of this `directory`")
 
-func TestMain(m *testing.M) { crew.Main(m, map[string]crew.Job{"hold": crew.Of(hold)}) }
+func TestMain(m *testing.M) {
+	crew.Main(map[string]crew.Job{"hold": crew.Of(hold)})
+	os.Exit(m.Run())
+}
 
 const (
 	ttl  = 6 * time.Second
@@ -143,10 +146,11 @@ type actor struct {
 
 // hire starts a worker.
 func hire(t *testing.T, o orders) *actor {
-	w, err := crew.Hire(t, "hold", o)
+	w, err := crew.Start("hold", o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { w.Kill() })
 	a := &actor{Worker: w, events: make(chan event, 10_000)}
 	go func() { // ends with the worker
 		defer close(a.events)

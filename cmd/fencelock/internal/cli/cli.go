@@ -20,19 +20,24 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/demo"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
+	"github.com/fencelock/fencelock/internal/crew"
 )
 
 // Main runs the command line of this process and exits with its exit code.
 func Main() {
-	chaos.Main(engineurl.OpenThrough)
+	jobs := chaos.Job(engineurl.OpenThrough)
+	maps.Copy(jobs, demo.Job())
+	crew.Main(jobs)
 	speech := newTalk(os.Stderr)
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
 	speech.flush(lastMessage)

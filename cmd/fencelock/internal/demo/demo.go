@@ -11,13 +11,14 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/crew"
 )
 
 // The lock, and the files that the workers write under it.
@@ -52,15 +53,16 @@ func Run(ctx context.Context, pauses bool, show func(Line) error) error {
 	}
 	defer stop()
 	s := &story{ctx: ctx, dir: dir, pauses: pauses, show: show, start: time.Now()}
-	a, errA := startWorker(ctx, dir, "worker A")
-	b, errB := startWorker(ctx, dir, "worker B")
-	if s.err = errors.Join(errA, errB); s.err == nil {
+	a, b := s.worker("worker A"), s.worker("worker B")
+	if s.err == nil {
+		context.AfterFunc(ctx, func() { _, _ = a.Process().Kill(), b.Process().Kill() }) // also one that is frozen
 		s.play(a, b)
 		s.compare()
 	}
-	cancel() // kills the workers, also a frozen one
-	a.wait()
-	b.wait()
+	for _, w := range s.workers {
+		w.Kill()
+	}
+	cancel() // ends the calls of the server
 	return s.err
 }
 
@@ -72,11 +74,24 @@ type story struct {
 	show   func(Line) error
 	start  time.Time
 	err    error // the first one
+
+	workers []*worker
+}
+
+// worker starts a worker.
+func (s *story) worker(name string) *worker {
+	w, err := crew.Start(jobName, orders{name, s.dir})
+	if err != nil {
+		s.fail(err)
+		return nil
+	}
+	s.workers = append(s.workers, &worker{w, name})
+	return s.workers[len(s.workers)-1]
 }
 
 // play takes the steps.
 func (s *story) play(a, b *worker) {
-	s.say("demo", "starts two workers, processes %d and %d, that write the same files under one lock", a.pid(), b.pid())
+	s.say("demo", "starts two workers, processes %d and %d, that write the same files under one lock", a.Process().Pid, b.Process().Pid)
 	s.say("demo", "the lock is a lease: it expires %v after the last renewal", lease)
 	s.say("demo", "%s checks fencing tokens, %s does not", guarded, plain)
 	s.pause(3 * time.Second)
@@ -156,16 +171,14 @@ func (s *story) step(w *worker) {
 }
 
 // ask tells a worker to take its next step. A frozen worker reads that when it continues.
-func (s *story) ask(w *worker) {
-	if s.err == nil {
-		_, s.err = fmt.Fprintln(w.stdin)
-	}
-}
+func (s *story) ask(w *worker) { w.Say("") }
 
 // answer returns what a worker has done in its step.
 func (s *story) answer(w *worker) (text string) {
 	if s.err == nil {
-		text, s.err = w.answer()
+		if text = w.Hear(); text == "" {
+			s.err = fmt.Errorf("%s has ended", w.name)
+		}
 	}
 	return text
 }
@@ -173,6 +186,6 @@ func (s *story) answer(w *worker) (text string) {
 // signal sends a signal to a worker.
 func (s *story) signal(w *worker, sig syscall.Signal) {
 	if s.err == nil {
-		s.err = w.cmd.Process.Signal(sig)
+		s.err = w.Process().Signal(sig)
 	}
 }

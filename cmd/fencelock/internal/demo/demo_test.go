@@ -12,7 +12,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fencelock/fencelock/internal/crew"
 )
+
+func TestMain(m *testing.M) {
+	crew.Main(Job())
+	os.Exit(m.Run())
+}
 
 // TestStory: the demo prints its steps in this order.
 func TestStory(t *testing.T) {

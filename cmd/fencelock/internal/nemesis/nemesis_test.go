@@ -20,10 +20,11 @@ import (
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
+	"github.com/fencelock/fencelock/internal/crew"
 )
 
 func TestMain(m *testing.M) {
-	chaos.Main(engineurl.OpenThrough)
+	crew.Main(chaos.Job(engineurl.OpenThrough))
 	os.Exit(m.Run())
 }
 

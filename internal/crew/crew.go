@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package crew runs the test binary again, as worker processes beside the test. They get their
-// orders from the environment and communicate in lines.
+// Package crew runs this program again, as worker processes beside it. They communicate in lines, of
+// which the first one that a worker reads is its orders.
 package crew
 
 import (
@@ -12,14 +12,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"testing"
+	"syscall"
 )
 
-// The environment of a worker: its job, and its orders as JSON.
-const (
-	envJob    = "FENCELOCK_CREW_JOB"
-	envOrders = "FENCELOCK_CREW_ORDERS"
-)
+// env is the environment of a worker: its job.
+const env = "FENCELOCK_CREW_JOB"
 
 // A Job is what a worker does. Its input is the lines that it is sent. The process ends when the
 // Job returns. Use [Of] to create one.
@@ -36,14 +33,18 @@ func Of[T any](do func(orders T, in *bufio.Scanner) error) Job {
 	}
 }
 
-// Main must be called by TestMain. It runs the tests or, in a worker, its job, and exits. A job
-// must return when its input ends, because the test has ended then.
-func Main(m *testing.M, jobs map[string]Job) {
-	name, ok := os.LookupEnv(envJob)
+// Main runs the job of a worker, and exits. In any other process it does nothing. A program with
+// workers calls it first. A job must return when its input ends, because the program has ended then.
+func Main(jobs map[string]Job) {
+	name, ok := os.LookupEnv(env)
 	if !ok {
-		os.Exit(m.Run())
+		return
 	}
-	if err := jobs[name]([]byte(os.Getenv(envOrders)), bufio.NewScanner(os.Stdin)); err != nil {
+	in := bufio.NewScanner(os.Stdin)
+	if !in.Scan() {
+		os.Exit(1) // the program has ended
+	}
+	if err := jobs[name](in.Bytes(), in); err != nil {
 		fmt.Fprintf(os.Stderr, "%s %d: %v\n", name, os.Getpid(), err)
 		os.Exit(1)
 	}
@@ -57,20 +58,26 @@ type Worker struct {
 	out *bufio.Scanner
 }
 
-// Hire starts a worker, which is killed at the end of the test. Any goroutine may call it.
-func Hire(t testing.TB, job string, orders any) (*Worker, error) {
+// Start starts a worker, which the caller must Kill, or Wait for. An interrupt typed at the terminal
+// reaches this program only. When that ends, the input of a worker does; the kernel continues one
+// that is frozen, since its process group has become an orphan.
+func Start(job string, orders any) (*Worker, error) {
 	exe, errExe := os.Executable()
 	text, errJSON := json.Marshal(orders)
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), envJob+"="+job, envOrders+"="+string(text))
+	cmd.Env = append(os.Environ(), env+"="+job)
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
-	if err := cmp.Or(errExe, errJSON, errIn, errOut, cmd.Start()); err != nil {
+	if err := cmp.Or(errExe, errJSON, errIn, errOut); err != nil {
 		return nil, err
 	}
-	w := &Worker{cmd: cmd, in: in, out: bufio.NewScanner(out)}
-	t.Cleanup(w.Kill)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	w := &Worker{cmd, in, bufio.NewScanner(out)}
+	w.Say(string(text))
 	return w, nil
 }
 
@@ -80,27 +87,24 @@ func (w *Worker) Process() *os.Process { return w.cmd.Process }
 // Say sends a line to the worker. If the worker has ended, the line is lost.
 func (w *Worker) Say(line string) { _, _ = fmt.Fprintln(w.in, line) }
 
+// Listen waits for the worker's next line, and reports whether there is one, or it has ended.
+func (w *Worker) Listen() bool { return w.out.Scan() }
+
 // Hear returns the worker's next line, "" if it has ended.
 func (w *Worker) Hear() string {
-	w.out.Scan()
+	w.Listen()
 	return w.out.Text()
-}
-
-// Want fails the test unless the worker's next line is line.
-func (w *Worker) Want(t testing.TB, line string) {
-	t.Helper()
-	if got := w.Hear(); got != line {
-		t.Fatalf("a worker said %q, want %q", got, line)
-	}
 }
 
 // Wait waits until the worker ends by itself, and returns its error. Unread output is lost.
 func (w *Worker) Wait() error { return w.cmd.Wait() }
 
-// Kill kills the worker, as kill -9 does, and returns when it has ended.
-func (w *Worker) Kill() {
+// Kill kills the worker, as kill -9 does, and returns when it has ended. It returns how it ended,
+// which may have been by itself.
+func (w *Worker) Kill() *os.ProcessState {
 	if w.cmd.ProcessState == nil {
 		_ = w.cmd.Process.Kill() // it may have ended
 		_ = w.cmd.Wait()         // it was killed
 	}
+	return w.cmd.ProcessState
 }
