@@ -14,9 +14,9 @@ type Margin struct {
 	Next   string        `json:"next"`
 }
 
-// less makes m the smaller of both.
+// less makes m the smaller one of those that are known.
 func (m *Margin) less(other Margin) {
-	if !m.Known || other.By < m.By {
+	if other.Known && (!m.Known || other.By < m.By) {
 		*m = other
 	}
 }

@@ -20,33 +20,23 @@ type Stats struct {
 	Accepted int            `json:"accepted"` // writes
 	Refused  int            `json:"refused"`  // late writes
 	Found    map[string]int `json:"found"`    // violations, expected ones included, by rule
-	Turns    []Turns        `json:"turns"`
+	Turns    map[string]int `json:"turns"`    // how often each worker acquired a lock
 	Fairness float64        `json:"fairness"` // Jain's index of the turns: 1 if all are equal, 1/n if one of n workers has all
-}
 
-// Turns are how often a worker acquired a lock.
-type Turns struct {
-	Worker string `json:"worker"`
-	Count  int    `json:"count"`
+	waits []time.Duration
 }
 
 // Stats returns the figures of h. Call it after [History.Judge].
 func (h *History) Stats() Stats {
-	s := Stats{Acquisitions: len(h.Acquisitions), Found: map[string]int{}}
-	var waits []time.Duration
-	turns := map[string]int{}
-	for _, a := range h.Acquisitions {
-		waits = append(waits, a.Returned-a.Called)
-		turns[a.Worker]++
-	}
-	if n := len(waits); n > 0 {
-		slices.Sort(waits)
-		s.WaitP50, s.WaitP99 = waits[n/2], waits[n*99/100]
-	}
+	closed := h.closed(0)
+	s := Stats{Acquisitions: len(h.Acquisitions), Closed: closed[:min(1, len(closed))], Found: map[string]int{}, Turns: map[string]int{}}
 	for _, w := range h.Workers {
-		s.Turns = append(s.Turns, Turns{w.Name, turns[w.Name]})
+		s.Turns[w.Name] = 0
 	}
-	s.Fairness = Fairness(s.Turns)
+	for _, a := range h.Acquisitions {
+		s.waits = append(s.waits, a.Returned-a.Called)
+		s.Turns[a.Worker]++
+	}
 	for _, w := range h.Writes {
 		if w.Refused {
 			s.Refused++
@@ -62,18 +52,40 @@ func (h *History) Stats() Stats {
 			s.Signal.less(Margin{true, l.Next.Returned - l.Lost, l.ID, l.Next.ID})
 		}
 	}
-	closed := h.closed(0)
-	s.Closed = closed[:min(1, len(closed))]
+	s.derive()
 	return s
 }
 
-// Fairness returns Jain's index of turns: 1 if all are equal, 1/n if one of n workers has all, and 0
-// without turns.
-func Fairness(all []Turns) float64 {
-	sum, squares := 0.0, 0.0
-	for _, t := range all {
-		n := float64(t.Count)
-		sum, squares = sum+n, squares+n*n
+// Add adds the figures of another run.
+func (s *Stats) Add(other Stats) {
+	s.Acquisitions += other.Acquisitions
+	s.Losses += other.Losses
+	s.Accepted += other.Accepted
+	s.Refused += other.Refused
+	s.Margin.less(other.Margin)
+	s.Signal.less(other.Signal)
+	if len(s.Closed) == 0 || len(other.Closed) > 0 && other.Closed[0].Length() > s.Closed[0].Length() {
+		s.Closed = other.Closed
 	}
-	return sum * sum / max(float64(len(all))*squares, 1)
+	for rule, n := range other.Found {
+		s.Found[rule] += n
+	}
+	for worker, n := range other.Turns {
+		s.Turns[worker] += n
+	}
+	s.waits = append(s.waits, other.waits...)
+	s.derive()
+}
+
+// derive computes what follows from the other figures.
+func (s *Stats) derive() {
+	sum, squares := 0.0, 0.0
+	for _, n := range s.Turns {
+		sum, squares = sum+float64(n), squares+float64(n)*float64(n)
+	}
+	s.Fairness = sum * sum / max(float64(len(s.Turns))*squares, 1)
+	slices.Sort(s.waits)
+	if n := len(s.waits); n > 0 {
+		s.WaitP50, s.WaitP99 = s.waits[n/2], s.waits[n*99/100]
+	}
 }

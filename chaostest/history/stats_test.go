@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"maps"
 	"math"
 	"testing"
 
@@ -37,8 +38,34 @@ func TestStats(t *testing.T) {
 	if s.Accepted != 1 || s.Refused != 1 {
 		t.Errorf("%d accepted, %d refused", s.Accepted, s.Refused)
 	}
-	if len(s.Turns) != 2 || s.Turns[0] != (history.Turns{Worker: "v", Count: 0}) || s.Turns[1].Count != 104 || math.Abs(s.Fairness-0.5) > 1e-9 {
+	if len(s.Turns) != 2 || s.Turns["v"] != 0 || s.Turns["w"] != 104 || math.Abs(s.Fairness-0.5) > 1e-9 {
 		t.Errorf("%v, fairness %v", s.Turns, s.Fairness)
+	}
+}
+
+// TestAdd: a run that was interrupted may lack workers, and one may have no figures at all.
+func TestAdd(t *testing.T) {
+	of := func(worker string, waits ...int) *history.History {
+		h := &history.History{Workers: []history.Worker{{Name: worker}, {Name: "idle"}}}
+		for i, wait := range waits {
+			a := held("", 100*i, 100*i+1)
+			a.Worker, a.Called = worker, a.Returned-sec(wait)
+			h.Acquisitions = append(h.Acquisitions, a)
+		}
+		return h
+	}
+	s := (&history.History{}).Stats()
+	if s.Fairness != 0 || s.Margin.Known {
+		t.Errorf("without workers: %+v", s)
+	}
+	s.Add(of("v", 1, 2, 3).Stats())
+	s.Add(of("w", 4).Stats())
+	s.Add((&history.History{}).Stats())
+	if want := map[string]int{"v": 3, "w": 1, "idle": 0}; s.Acquisitions != 4 || s.WaitP50 != sec(3) || s.WaitP99 != sec(4) || !maps.Equal(s.Turns, want) {
+		t.Errorf("%+v", s)
+	}
+	if want := 16.0 / 30; math.Abs(s.Fairness-want) > 1e-9 {
+		t.Errorf("fairness %v, want %v", s.Fairness, want)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 const (
 	closedFor     = 10               // TTLs: how long a lock that is wanted may have no holder, without a fault
 	closedHunting = 3                // the same in the short rounds in which something is to be found
-	closedSlack   = 10 * time.Second // how late a machine may be beyond what it was measured to be
+	slack         = 10 * time.Second // how late a busy machine may be
 	search        = 2 * time.Second  // for an order in which the locks could have been granted
 )
 
@@ -81,15 +81,14 @@ func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length t
 		if orderly {
 			left = minimumOf(a.TTL) + a.TTL/4
 		}
-		slowest, o.Free, o.Bound = r.awaitFree(left)
+		slowest, o.Free = r.awaitFree(left)
+		if o.Bound = left; !a.Hunting {
+			o.Bound += slack
+		}
 	}
 	r.judge(o)
-	slack := closedSlack
-	if a.Hunting {
-		slack = 0
-	}
-	if o.Free > o.Bound+slack {
-		text := fmt.Sprintf("%s was closed for %v after the end of all workers (in order: %t); the bound is %v", slowest, o.Free.Round(time.Microsecond), orderly, o.Bound+slack)
+	if o.Free > o.Bound {
+		text := fmt.Sprintf("%s was closed for %v after the end of all workers (in order: %t); the bound is %v", slowest, o.Free.Round(time.Microsecond), orderly, o.Bound)
 		o.History.Violations = append(o.History.Violations, history.Violation{Rule: history.ClosedName, Name: slowest, At: o.Length, Text: text})
 	}
 	r.Live.Violations.Add(int64(len(o.History.Violations)))

@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,8 +39,6 @@ type Report struct {
 	Expected int            // violations that the engine's page calls possible
 	Last     *Outcome       // of the last round: that of the violation, if there is one
 	Shrunk   *Shrunk        // nil if there is no violation
-
-	waits []time.Duration
 }
 
 // Violations returns what must not be.
@@ -58,7 +55,7 @@ func (r *Report) Violations() []history.Violation {
 func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (report *Report, err error) {
 	err = hosttest.On("chaos", func(h *hosttest.Host) {
 		a := NewArena(h, c)
-		report = &Report{Engine: a.Own.Name, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}, Stats: history.Stats{Found: map[string]int{}}}
+		report = &Report{Engine: a.Own.Name, Workers: a.Workers, TTL: a.TTL, Seed: seed, Faults: map[string]int{}, Stats: new(history.History).Stats()}
 		longest := roundLength
 		if a.Hunting {
 			longest = huntLength
@@ -84,53 +81,11 @@ func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (repo
 
 // add adds a round.
 func (r *Report) add(o *Outcome) {
-	r.Last, r.Length = o, r.Length+o.Length
+	r.Last, r.Length, r.Expected = o, r.Length+o.Length, r.Expected+len(o.History.Expected)
 	for _, f := range o.Faults {
 		r.Faults[f.What]++
 	}
-	h, s := o.History, o.History.Stats()
-	r.Expected += len(h.Expected)
-	for _, a := range h.Acquisitions {
-		r.waits = append(r.waits, a.Returned-a.Called)
-	}
-	slices.Sort(r.waits)
-	all := &r.Stats
-	if n := len(r.waits); n > 0 {
-		all.WaitP50, all.WaitP99 = r.waits[n/2], r.waits[n*99/100]
-	}
-	all.Acquisitions += s.Acquisitions
-	all.Losses += s.Losses
-	all.Accepted += s.Accepted
-	all.Refused += s.Refused
-	all.Margin, all.Signal = smaller(all.Margin, s.Margin), smaller(all.Signal, s.Signal)
-	if len(s.Closed) > 0 && (len(all.Closed) == 0 || s.Closed[0].Length() > all.Closed[0].Length()) {
-		all.Closed = s.Closed[:1]
-	}
-	for rule, n := range s.Found {
-		all.Found[rule] += n
-	}
-	all.Turns = together(all.Turns, s.Turns)
-	all.Fairness = history.Fairness(all.Turns)
-}
-
-// smaller returns the smaller margin of those that are known.
-func smaller(a, b history.Margin) history.Margin {
-	if !a.Known || b.Known && b.By < a.By {
-		return b
-	}
-	return a
-}
-
-// together adds turns.
-func together(a, b []history.Turns) (all []history.Turns) {
-	count := map[string]int{}
-	for _, t := range slices.Concat(a, b) { // a round that was interrupted may lack workers
-		count[t.Worker] += t.Count
-	}
-	for _, worker := range slices.Sorted(maps.Keys(count)) {
-		all = append(all, history.Turns{Worker: worker, Count: count[worker]})
-	}
-	return all
+	r.Stats.Add(o.History.Stats())
 }
 
 // Shrunk is the smallest list of faults after which a violation has occurred again.

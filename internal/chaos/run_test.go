@@ -8,8 +8,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/fencelock/fencelock/chaostest/history"
 )
 
 // faultsUpTo returns n faults that can be told apart.
@@ -64,24 +62,6 @@ func TestShrinkEnds(t *testing.T) {
 	end()
 	if s := shrink(ended, faultsUpTo(100), needs()); s.Replays != 0 {
 		t.Errorf("it went on after the end: %+v", s)
-	}
-}
-
-// TestTogetherAddsByWorker: a round that was interrupted may lack workers, and the first one may have
-// none.
-func TestTogetherAddsByWorker(t *testing.T) {
-	t.Parallel()
-	all := together(nil, nil)
-	if fairness := history.Fairness(all); len(all) != 0 || fairness != 0 {
-		t.Errorf("without workers: %v, %v", all, fairness)
-	}
-	all = together(all, []history.Turns{{Worker: "w0", Count: 1}, {Worker: "w1", Count: 2}})
-	all = together(all, []history.Turns{{Worker: "w1", Count: 1}, {Worker: "w2", Count: 1}})
-	if want := []history.Turns{{Worker: "w0", Count: 1}, {Worker: "w1", Count: 3}, {Worker: "w2", Count: 1}}; !slices.Equal(all, want) {
-		t.Errorf("turns %v, want %v", all, want)
-	}
-	if fairness, want := history.Fairness(all), 25.0/33; fairness != want {
-		t.Errorf("fairness %v, want %v", fairness, want)
 	}
 }
 

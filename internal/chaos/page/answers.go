@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -84,12 +85,11 @@ func (f *facts) answers() []answer {
 	if len(s.Closed) > 0 {
 		closed.short, closed.long = span(s.Closed[0].Length()), "while workers that no fault hit waited for "+s.Closed[0].Name
 	}
-	byCount := func(a, b history.Turns) int { return a.Count - b.Count }
-	least, most := slices.MinFunc(s.Turns, byCount), slices.MaxFunc(s.Turns, byCount)
+	turns := slices.Sorted(maps.Values(s.Turns))
 	return []answer{
 		holders, order, signals, closed,
 		{"Wait, half within", "", span(s.WaitP50), "99 % within " + span(s.WaitP99)},
-		{"Fair?", "", number(least.Count) + " to " + number(most.Count), fmt.Sprintf("turns of a worker, Jain's index %.2f", s.Fairness)},
+		{"Fair?", "", number(turns[0]) + " to " + number(turns[len(turns)-1]), fmt.Sprintf("turns of a worker, Jain's index %.2f", s.Fairness)},
 	}
 }
 

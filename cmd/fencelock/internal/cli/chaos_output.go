@@ -137,17 +137,12 @@ func counted(all map[string]int) string {
 	return cmp.Or(strings.Join(text, ", "), "none")
 }
 
-func turnsText(turns []history.Turns) string {
+func turnsText(turns map[string]int) string {
 	const most = 10 // workers in a line
-	all, counts := map[string]int{}, []int{}
-	for _, t := range turns {
-		all[t.Worker] = t.Count
-		counts = append(counts, t.Count)
+	if counts := slices.Sorted(maps.Values(turns)); len(counts) > most {
+		return fmt.Sprintf("%d to %d of a worker", counts[0], counts[len(counts)-1])
 	}
-	if len(turns) > most {
-		return fmt.Sprintf("%d to %d of a worker", slices.Min(counts), slices.Max(counts))
-	}
-	return counted(all)
+	return counted(turns)
 }
 
 // shrunkText formats the faults after which a violation occurred again.

@@ -140,9 +140,6 @@ func report(t *testing.T, o *chaos.Outcome) {
 	for _, v := range h.Violations[:min(3, len(h.Violations))] {
 		t.Errorf("%v\n%s", v, around(h, v))
 	}
-	if o.Free > o.Bound && o.Length > shortLength { // a short round runs beside other tests
-		t.Errorf("%v after the end of all workers a name was still not to be had; %v would do", o.Free, o.Bound)
-	}
 	if len(h.Acquisitions) == 0 {
 		t.Error("nobody got a lock")
 	}
