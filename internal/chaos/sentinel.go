@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,42 +50,19 @@ func startSentinel(t hosttest.TB, settings ...string) servers {
 		p.Drop(faults.Both)
 		return func() { p.Drop(0) }
 	}
-	s.tend = func(i int) {
-		if w.Calm() {
-			demote(s, all, i)
-		}
-	}
+	s.tend = w.Demote
 	s.settle = func() {
 		for deadline := time.Now().Add(time.Minute); !w.Steady(); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("the failovers do not end")
 			}
-			s.tend(0)
-			s.tend(1)
+			s.tend()
 		}
 		if slices.Contains(settings, "--min-replicas-to-write") {
 			all[s.master()].WaitReplicas(t, 1)
 		}
 	}
 	return s
-}
-
-// demote makes server i a replica if it says that it is the master, and the Sentinels
-// say that another one is. They would do so themselves, ten seconds later.
-func demote(s servers, all []*redistest.Redis, i int) {
-	m := s.master()
-	if m < 0 || m == i || i >= pair {
-		return
-	}
-	role := func(i int) string {
-		role, _ := all[i].TryDo("ROLE") // one that does not answer is no master
-		role, _, _ = strings.Cut(role, "\n")
-		return role
-	}
-	if role(i) == "master" && role(m) == "master" {
-		host, port, _ := net.SplitHostPort(s.known[m])
-		_, _ = all[i].TryDo("REPLICAOF", host, port)
-	}
 }
 
 // split cuts the master off with a part of the workers: these reach nobody else, and

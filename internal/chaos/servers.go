@@ -37,7 +37,7 @@ type servers struct {
 	promote func()                                       // Sentinel: asks for another master
 	isolate func(i int) (heal func())                    // Sentinel: cuts a server off from all the others
 	move    func(name string, r *rand.Rand) (end func()) // Cluster: begins to move a name's slot
-	tend    func(i int)                                  // what an operator does for a server that runs, now and then
+	tend    func()                                       // what an operator does, now and then
 	settle  func()                                       // waits until all servers serve
 }
 

@@ -136,13 +136,7 @@ func (r *round) tending(length time.Duration) (all []step) {
 		return nil
 	}
 	for at := r.TTL / 2; at < length; at += r.TTL / 2 {
-		all = append(all, step{at: at, do: func() {
-			for i := range r.servers.addrs {
-				if r.paused[i] == 0 {
-					r.servers.tend(i)
-				}
-			}
-		}})
+		all = append(all, step{at: at, do: r.servers.tend})
 	}
 	return all
 }

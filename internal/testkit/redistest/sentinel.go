@@ -158,6 +158,21 @@ func (s *Sentinel) Agreed() (master string) {
 	return master
 }
 
+// Demote makes a server a replica that reports that it is the master, if the Sentinels are calm and
+// say that the other one is. They would do so themselves, ten seconds later.
+func (s *Sentinel) Demote() {
+	master := s.Agreed()
+	if !s.Calm() || !s.isMaster(master) {
+		return
+	}
+	for _, r := range []*Redis{s.master, s.replica} {
+		if known := s.Known(r); known != master && s.isMaster(known) {
+			host, port, _ := strings.Cut(master, ":")
+			_, _ = r.TryDo("REPLICAOF", host, port)
+		}
+	}
+}
+
 func (s *Sentinel) isMaster(addr string) bool {
 	for _, r := range []*Redis{s.master, s.replica} {
 		if s.Known(r) == addr && r.up() {
