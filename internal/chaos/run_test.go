@@ -88,14 +88,7 @@ func TestPlanFollowsFromItsSeed(t *testing.T) {
 func TestGuardRefusesOldTokens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	open := func() *guard {
-		g, err := openGuard(dir, "name")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g
-	}
-	a, b := open(), open() // as of two processes
+	a, b := openGuard(dir, "name"), openGuard(dir, "name") // as of two processes
 	for _, c := range []struct {
 		of      *guard
 		token   int64

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/chaostest/history"
@@ -98,21 +97,21 @@ func (j job) work(open Opener) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	locks := fencelock.New(sabotaged(engine, j.Sabotage), &fencelock.Config{ReleaseTimeout: j.TTL})
-	all, ctx := errgroup.WithContext(ctx)
+	var all sync.WaitGroup
 	for i := range uint64(hands) {
 		h := &hand{
 			job: j, ctx: ctx, events: events, name: fmt.Sprintf("%s.%d", j.Process, i), long: i == 0,
 			locks: locks.With(fencelock.Options{TTL: j.TTL}), limits: engine.Traits().Limits,
 			rand: rand.New(rand.NewPCG(j.Seed, i)), guards: map[string]*guard{},
 		}
-		all.Go(func() (err error) { // ends with ctx
-			for ctx.Err() == nil && err == nil {
-				err = h.turn()
+		all.Go(func() { // ends with ctx
+			for ctx.Err() == nil {
+				h.turn()
 			}
-			return err
 		})
 	}
-	return errors.Join(all.Wait(), end(), events.Close())
+	all.Wait()
+	return errors.Join(end(), events.Close())
 }
 
 // A hand is a goroutine that takes one lock after the other.
@@ -145,12 +144,10 @@ type held interface {
 	Context() context.Context
 }
 
-// turn takes what it wishes for, holds it, and releases it. Its error is one of the history.
-func (h *hand) turn() error {
+// turn takes what it wishes for, holds it, and releases it.
+func (h *hand) turn() {
 	w := h.wish()
-	if err := h.each(w, history.Event{Kind: history.Call, Try: w.patience == 0}); err != nil {
-		return err
-	}
+	h.each(w, history.Event{Kind: history.Call, Try: w.patience == 0})
 	defer h.pause(history.Now())
 	lock, all, err := h.take(w)
 	at := history.Now()
@@ -160,25 +157,30 @@ func (h *hand) turn() error {
 	}
 	if err != nil {
 		time.Sleep(h.below(5 * time.Millisecond)) // it may fail at once
-		return h.failed(w, err)
+		text := "canceled"
+		if h.ctx.Err() == nil {
+			text = err.Error()
+		}
+		h.each(w, history.Event{Kind: history.Failed, Held: errors.Is(err, driver.ErrHeld), Text: text})
+		h.excuse("acquire", w, err)
+		return
 	}
 	fmt.Println() // the harness counts lines; if it has ended, so does this process
 	for i, l := range all {
-		if err := h.events.Write(history.Event{
+		h.record(history.Event{
 			At: at, Kind: history.Grant, ID: id(w, i), Name: l.Name(), Token: l.Token(),
 			Shared: w.opts.Shared, Limit: w.opts.Limit, MinHold: w.opts.MinHold,
-		}); err != nil {
-			return err
-		}
+		})
 	}
-	told := h.awaitLoss(w, lock, all)
-	err = h.hold(w, lock, all)
-	if err == nil {
-		err = h.each(w, history.Event{Kind: history.End})
-	}
-	released := lock.Release()
-	told()
-	return errors.Join(err, h.excuse("release", w, released))
+	over := make(chan struct{})
+	context.AfterFunc(lock.Context(), func() { // at the latest when it is released
+		defer close(over)
+		h.lost(w, context.Cause(lock.Context()), all)
+	})
+	h.hold(w, lock, all)
+	h.each(w, history.Event{Kind: history.End})
+	h.excuse("release", w, lock.Release())
+	<-over
 }
 
 // pause bounds the rate of turns.
@@ -189,21 +191,24 @@ func (h *hand) pause(since time.Duration) {
 	}
 }
 
+// record records an event. Without its events the process is of no use.
+func (h *hand) record(e history.Event) {
+	if err := h.events.Write(e); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
 // id is that of an acquisition in a turn.
 func id(w wish, i int) string { return fmt.Sprintf("%s/%d", w.id, i) }
 
 // each records an event of all locks of a turn.
-func (h *hand) each(w wish, e history.Event) error {
-	if e.At == 0 {
-		e.At = history.Now()
-	}
+func (h *hand) each(w wish, e history.Event) {
+	e.At = cmp.Or(e.At, history.Now())
 	for i, name := range w.names {
 		e.ID, e.Name = id(w, i), name
-		if err := h.events.Write(e); err != nil {
-			return err
-		}
+		h.record(e)
 	}
-	return nil
 }
 
 // wish chooses what to hold.
@@ -277,99 +282,71 @@ func (h *hand) take(w wish) (held, []*fencelock.Lock, error) {
 	return l, []*fencelock.Lock{l}, nil
 }
 
-// awaitLoss records when the library signals a loss. The function that it returns waits until
-// that is recorded.
-func (h *hand) awaitLoss(w wish, lock held, all []*fencelock.Lock) (told func()) {
-	var over sync.WaitGroup
-	over.Go(func() { // ends with the hold
-		ctx := lock.Context()
-		<-ctx.Done()
-		at, cause := history.Now(), context.Cause(ctx)
-		if !errors.Is(cause, driver.ErrLost) {
-			return
+// lost records that the library has signalled a loss.
+func (h *hand) lost(w wish, cause error, all []*fencelock.Lock) {
+	at := history.Now()
+	if !errors.Is(cause, driver.ErrLost) {
+		return
+	}
+	for i, l := range all {
+		deadline := time.Duration(0)
+		if d := l.Deadline(); !d.IsZero() {
+			deadline = at + time.Until(d)
 		}
-		for i, l := range all {
-			deadline := time.Duration(0)
-			if d := l.Deadline(); !d.IsZero() {
-				deadline = at + time.Until(d)
-			}
-			_ = h.events.Write(history.Event{At: at, Kind: history.Lost, ID: id(w, i), Name: l.Name(), Until: deadline, Text: cause.Error()})
-		}
-	})
-	return over.Wait
+		h.record(history.Event{At: at, Kind: history.Lost, ID: id(w, i), Name: l.Name(), Until: deadline, Text: cause.Error()})
+	}
 }
 
 // hold stays for a while and asks again and again whether the lock is still held. Each time that it
 // is, it was so at a moment that was read before. Now and then it writes, also after a loss, as a
 // holder does that has not asked.
-func (h *hand) hold(w wish, lock held, all []*fencelock.Lock) error {
+func (h *hand) hold(w wish, lock held, all []*fencelock.Lock) {
 	for end := history.Now() + w.length; ; {
 		at := history.Now()
 		if err := lock.Err(); err != nil {
 			time.Sleep(h.below(5 * time.Millisecond)) // a late release must free nobody else's lock
-			return errors.Join(h.write(w, all), h.excuse("lost", w, err))
+			h.write(w, all)
+			h.excuse("lost", w, err)
+			return
 		}
-		if err := h.each(w, history.Event{At: at, Kind: history.Alive}); err != nil {
-			return err
-		}
+		h.each(w, history.Event{At: at, Kind: history.Alive})
 		if h.rand.IntN(4) == 0 {
-			if err := h.write(w, all); err != nil {
-				return err
-			}
+			h.write(w, all)
 		}
 		if at >= end {
-			return nil
+			return
 		}
 		time.Sleep(min(end-at, max(w.length/50, time.Millisecond)))
 	}
 }
 
 // write counts up the guarded counters of exclusive locks.
-func (h *hand) write(w wish, all []*fencelock.Lock) (err error) {
+func (h *hand) write(w wish, all []*fencelock.Lock) {
 	if w.opts.Shared {
-		return nil
+		return
 	}
 	for i, l := range all {
-		g := h.guards[l.Name()]
-		if g == nil {
-			if g, err = openGuard(h.Dir, fmt.Sprintf("%x", l.Name())); err != nil {
-				return err
-			}
-			h.guards[l.Name()] = g
+		if h.guards[l.Name()] == nil {
+			h.guards[l.Name()] = openGuard(h.Dir, l.Name())
 		}
 		from := history.Now()
-		count, refused := g.write(l.Token(), h.Sabotage == "guard")
-		if count == 0 && !refused {
-			continue // it is full
-		}
-		if err := h.events.Write(history.Event{
-			Kind: history.Write, ID: id(w, i), Name: l.Name(), Token: l.Token(), From: from, Value: count, Refused: refused,
-		}); err != nil {
-			return err
+		count, refused := h.guards[l.Name()].write(l.Token(), h.Sabotage == "guard")
+		if count > 0 || refused { // or it is full
+			h.record(history.Event{
+				Kind: history.Write, ID: id(w, i), Name: l.Name(), Token: l.Token(), From: from, Value: count, Refused: refused,
+			})
 		}
 	}
-	return nil
 }
 
 // below returns a time of up to d.
 func (h *hand) below(d time.Duration) time.Duration { return time.Duration(h.rand.Int64N(int64(d))) }
 
-// failed records the error of an acquire.
-func (h *hand) failed(w wish, err error) error {
-	text := "canceled"
-	if h.ctx.Err() == nil {
-		text = err.Error()
-	}
-	failed := h.each(w, history.Event{Kind: history.Failed, Held: errors.Is(err, driver.ErrHeld), Text: text})
-	return errors.Join(failed, h.excuse("acquire", w, err))
-}
-
 // excuse records an error that must not be. The others come of other holders, or of the faults.
-func (h *hand) excuse(what string, w wish, err error) error {
-	if err == nil || slices.ContainsFunc([]error{
+func (h *hand) excuse(what string, w wish, err error) {
+	if err != nil && !slices.ContainsFunc([]error{
 		driver.ErrHeld, driver.ErrLost, driver.ErrNotHeld, driver.ErrUnavailable, context.DeadlineExceeded, context.Canceled,
 	}, func(fine error) bool { return errors.Is(err, fine) }) {
-		return nil
+		h.record(history.Event{Kind: history.Wrong, ID: id(w, 0), Name: w.names[0], Text: fmt.Sprintf("%s: %v", what, err)})
 	}
-	return h.events.Write(history.Event{Kind: history.Wrong, ID: id(w, 0), Name: w.names[0], Text: fmt.Sprintf("%s: %v", what, err)})
 }
