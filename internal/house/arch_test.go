@@ -83,6 +83,7 @@ var rooms = []room{
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/retry"}},
 	{folder: "internal/awslogin", imports: []string{}},
+	{folder: "recordlock", imports: []string{"driver", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/faults", "internal/testkit/redistest"}},

@@ -1,0 +1,243 @@
+package recordlock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// acquiring is one request for a lock. The mutex of its desk guards its results.
+type acquiring struct {
+	*job
+	desk   *desk
+	req    driver.Request
+	entry  entry
+	ticket int64  // its place among waiters; 0 until it has one
+	place  waiter // what it has joined with; it counts once that is stored
+	left   bool   // its caller has gone
+	grant  driver.Grant
+	now    driver.WaitInfo // what it has found in the last state
+	first  driver.WaitInfo // what it had found when queued was closed
+	told   bool
+	queued chan struct{} // closed when told is set: the request waits
+}
+
+func (d *desk) newAcquiring(req driver.Request) *acquiring {
+	a := &acquiring{desk: d, req: req, queued: make(chan struct{})}
+	a.entry = entry{
+		Owner: uuid.Must(uuid.NewV7()).String(), Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: req.Weight,
+		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note),
+	}
+	if driver.ValidTrace(req.Trace) {
+		a.entry.Trace = req.Trace
+	}
+	if req.Limit > 0 {
+		a.entry.Weight = req.Units()
+	}
+	a.job = &job{action: a}
+	return a
+}
+
+// apply takes the name if it is free, and joins the waiters otherwise.
+func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
+	if a.left {
+		if st.remove(a.entry.Owner) {
+			return stored, nil
+		}
+		return refused, nil
+	}
+	if h := st.holder(a.entry.Owner); h != nil { // an attempt whose answer was lost
+		h.renew(m)
+		a.granted(st, h, m)
+		return stored, nil
+	}
+	if err := st.checkLimit(a.entry); err != nil {
+		return refused, err
+	}
+	place := st.place(a.entry.Owner)
+	if free := place >= 0 || len(st.Waiters) == 0; free && st.fits(a.entry, max(place, 0)) {
+		st.remove(a.entry.Owner)
+		a.granted(st, st.seat(a, m), m)
+		return stored, nil
+	}
+	held := a.desk.inWay(st, a.entry.Owner, m)
+	if !a.req.Wait {
+		return refused, held
+	}
+	result := waits
+	if place < 0 && (len(st.Waiters) < maxWaiters || a.ticket > 0) {
+		place, result = st.join(a, m), joins
+	}
+	a.now = driver.WaitInfo{Position: place + 1, Held: held}
+	return result, nil
+}
+
+// settle tells the caller what the store has answered. The caller holds the mutex of the desk.
+func (a *acquiring) settle(d *desk, result answer, m moment) {
+	switch {
+	case a.left:
+	case result == stored:
+		if a.req.OnLost != nil {
+			d.holds[a.entry.Owner] = &hold{until: m.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
+		}
+	case result == waits, result == joins:
+		a.heard.Held(a.now.Held)
+		if result == joins {
+			a.ticket, a.entry.Since = a.place.Ticket, a.place.Since
+		}
+		if !a.told {
+			a.told, a.first = true, a.now
+			close(a.queued)
+		}
+	}
+}
+
+// seat makes the request a holder.
+func (st *state) seat(a *acquiring, m moment) *holder {
+	h := holder{entry: a.entry, Token: st.issue(m), lease: lease{TTL: a.req.TTL.Microseconds()}}
+	h.Since = m.now.UnixMicro()
+	h.renew(m)
+	if a.req.MinHold > 0 {
+		st.Closed = &lease{TTL: a.req.MinHold.Microseconds() + 1, Beat: h.Token}
+		st.Closed.renew(m)
+	}
+	st.Holders = append(st.Holders, h)
+	return &st.Holders[len(st.Holders)-1]
+}
+
+// join gives the request a place among the waiters. One whose process was taken for dead returns
+// to its old place.
+func (st *state) join(a *acquiring, m moment) (place int) {
+	w := waiter{a.entry, a.ticket, a.desk.engine.id}
+	if w.Ticket == 0 {
+		w.Since, w.Ticket = m.now.UnixMicro(), m.now.UnixMicro()
+		if n := len(st.Waiters); n > 0 {
+			w.Ticket = max(w.Ticket, st.Waiters[n-1].Ticket+1)
+		}
+	}
+	a.place = w
+	place, _ = slices.BinarySearchFunc(st.Waiters, w, func(a, b waiter) int { return cmp.Compare(a.Ticket, b.Ticket) })
+	st.Waiters = slices.Insert(st.Waiters, place, w)
+	return place
+}
+
+// granted prepares the result. It counts once the state is stored.
+func (a *acquiring) granted(st *state, h *holder, m moment) {
+	floor := h.Token
+	for _, o := range st.Holders {
+		floor = min(floor, o.Token)
+	}
+	a.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: floor, Sent: m.now, TTL: a.req.TTL}
+}
+
+// inWay returns what keeps a request from being granted.
+func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
+	held := &driver.HeldError{Name: st.Name}
+	var until time.Duration
+	switch {
+	case len(st.Holders) > 0:
+		h := st.Holders[0]
+		until = m.left(h.lease, d.seen.of(h.Owner, h.lease, m))
+		held.Owner, held.Identity, held.Since = h.Owner, h.identity(), h.since()
+	case st.Closed != nil:
+		held.Owner = "nobody"
+	case len(st.Waiters) > 0 && st.Waiters[0].Owner != owner:
+		held.Owner, held.Identity = st.Waiters[0].Owner, st.Waiters[0].identity()
+	}
+	if st.Closed != nil {
+		until = max(until, m.left(*st.Closed, d.seen.of(minimum, *st.Closed, m)))
+	}
+	if until > 0 {
+		held.Until = m.now.Round(0).Add(until)
+	}
+	return held
+}
+
+// leaveLimit is how long a caller whose context has ended waits until its request has left the
+// record.
+const leaveLimit = time.Second
+
+// Acquire makes one acquisition; see [driver.Engine].
+func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	err := req.Check(e.Traits())
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	a := e.desk(req.Name).newAcquiring(req)
+	answered := false
+	defer func() {
+		if !answered { // OnWait panicked
+			a.leave()
+		}
+	}()
+	a.desk.submit(a.job)
+	for queued := a.queued; ; {
+		select {
+		case <-a.done:
+			answered = true
+			return a.result(ctx)
+		case <-queued:
+			queued = nil
+			if req.OnWait != nil {
+				req.OnWait(a.first)
+			}
+		case <-ctx.Done():
+			answered = true
+			a.leave()
+			retry.Nap(context.WithoutCancel(ctx), leaveLimit, a.done)
+			return a.result(ctx)
+		}
+	}
+}
+
+// leave makes the request leave the record if its caller does not get the lock.
+func (a *acquiring) leave() {
+	d := a.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a.finished() && a.err != nil {
+		return
+	}
+	if d.asked() > silence {
+		a.heard.Unavailable(context.Background(), errSilent)
+	}
+	a.left, a.urgent, a.until = true, true, time.Now().Add(max(a.req.TTL, callLimit))
+	switch {
+	case a.finished(): // with a grant
+		lease := driver.Lease{Name: d.name, Owner: a.grant.Owner, Token: a.grant.Token}
+		d.add(&job{action: leaving{lease: lease}, urgent: true, until: a.until})
+		delete(d.holds, lease.Owner)
+		a.err = errGone
+	case !a.sent: // the store knows nothing of it
+		d.finish(a.job, errGone)
+	}
+	d.ring()
+}
+
+// errGone is the result of a request whose caller has gone.
+var errGone = fmt.Errorf("%w: gave up", driver.ErrUnavailable)
+
+// result returns the grant or the error of a request, which may have left.
+func (a *acquiring) result(ctx context.Context) (driver.Grant, error) {
+	a.desk.mu.Lock()
+	defer a.desk.mu.Unlock()
+	switch {
+	case a.left:
+		return driver.Grant{}, a.heard.Ended(ctx, nil)
+	case a.err != nil && a.req.Wait:
+		return driver.Grant{}, a.heard.Ended(ctx, a.err)
+	case a.err != nil:
+		return driver.Grant{}, a.err
+	}
+	return a.grant, nil
+}

@@ -1,0 +1,193 @@
+package recordlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+const (
+	callLimit = 5 * time.Second // how long a request to the store may take
+	silence   = time.Second     // a request that takes longer means that the store does not answer
+)
+
+var errSilent = fmt.Errorf("%w: the store does not answer", driver.ErrUnavailable)
+
+// desk makes the requests of this process for one name, one at a time. While it has jobs, waiters,
+// or holders to notify, a goroutine applies all of its jobs to a copy of the record and stores that.
+type desk struct {
+	engine *Engine
+	name   string
+	key    string
+	wake   chan struct{} // has a value if there is something new
+
+	mu      sync.Mutex // guards the fields below, and all jobs
+	jobs    []*job     // in the order in which they arrived
+	holds   map[string]*hold
+	works   bool      // the goroutine runs
+	number  int64     // of the last request to the store
+	sent    time.Time // when the request to the store that has no answer was sent; zero if there is none
+	last    snapshot
+	next    time.Time // when a lease in it ends; zero if there is none
+	seen    sightings
+	beat    time.Time // when the places of this process in the queue were renewed
+	changed time.Time // when the holders were last seen to change
+	idle    time.Time // when the goroutine ended
+
+	doubt *string // the version from which a Swap of unknown outcome may still be executed; nil if none
+
+	// The goroutine alone uses the rest.
+	pause     *retry.Backoff // after failures and conflicts
+	conflicts int            // since the last success
+	watch     watch
+}
+
+// hold is an acquisition of this process whose holder is notified if it is lost.
+type hold struct {
+	until time.Time // when its lease ends, if it is not renewed
+	ttl   time.Duration
+	lost  func(error)
+}
+
+// snapshot is a state of the record.
+type snapshot struct {
+	state   *state // nil if it is not known
+	holders string // identifies the holders
+	version string
+	number  int64 // of the request that showed it
+	at      time.Time
+}
+
+// submit gives a job to the desk.
+func (d *desk) submit(j *job) *job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.add(j)
+	return j
+}
+
+// add is submit for a caller that holds mu.
+func (d *desk) add(j *job) {
+	j.done, j.after = make(chan struct{}), d.number
+	d.jobs = append(d.jobs, j)
+	d.changed = time.Now()
+	if !d.works {
+		d.works = d.engine.start(d.run) // ends when the desk has nothing to do, or with the engine
+	}
+	if !d.works {
+		d.finish(j, errClosed)
+	}
+	d.ring()
+}
+
+// ring wakes the goroutine.
+func (d *desk) ring() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finish ends a job. The caller holds mu.
+func (d *desk) finish(j *job, err error) {
+	j.err, j.ended = err, true
+	close(j.done)
+	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
+}
+
+// asked returns for how long the store has not answered. The caller holds mu.
+func (d *desk) asked() time.Duration {
+	if d.sent.IsZero() {
+		return 0
+	}
+	return time.Since(d.sent)
+}
+
+// run works until there is nothing to do.
+func (d *desk) run() {
+	ctx := d.engine.ctx
+	d.pause = retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
+	defer d.watch.stop()
+	for {
+		if !d.busy() {
+			return
+		}
+		err := d.step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			d.close()
+			return
+		case errors.Is(err, driver.ErrConflict):
+			if d.conflicts++; d.conflicts > 1 { // the first may be due to an old snapshot
+				d.pause.Wait(ctx)
+			}
+		case err != nil:
+			d.fail(err)
+			retry.Nap(ctx, d.pause.Next(), nil)
+		default:
+			d.conflicts = 0
+			d.pause.Reset()
+			d.rest(ctx)
+		}
+	}
+}
+
+// busy removes the jobs whose callers have gone, and reports whether the goroutine still has
+// something to do.
+func (d *desk) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for _, j := range slices.Clone(d.jobs) {
+		if !j.until.IsZero() && now.After(j.until) || j.ended {
+			d.finish(j, errGone)
+		}
+	}
+	for owner, h := range d.holds {
+		if now.After(h.until) {
+			delete(d.holds, owner)
+		}
+	}
+	d.works = len(d.jobs)+len(d.holds) > 0
+	d.idle = now
+	return d.works
+}
+
+// close ends all jobs, since the engine is closed.
+func (d *desk) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.works = false
+	for _, j := range slices.Clone(d.jobs) {
+		d.finish(j, errClosed)
+	}
+}
+
+// fail tells the jobs that the store has failed. Those that a retry does not help are done.
+func (d *desk) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, j := range slices.Clone(d.jobs) {
+		if final(err) {
+			d.finish(j, err)
+		} else {
+			j.heard.Unavailable(context.Background(), unavailable(err))
+		}
+	}
+}
+
+// final reports whether a retry after err is useless.
+func final(err error) bool {
+	for _, e := range []error{driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,209 @@
+package recordlock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// Config has the settings of an Engine. All clients of the same records must use the same Prefix.
+type Config struct {
+	// Name is the name of the engine, such as "mariadb". Empty means "records".
+	Name string
+	// Prefix is the prefix of the keys of locks among the other records. Empty means
+	// "fencelock.lock/". Records of programs must not begin with it.
+	Prefix string
+	// MinPoll and MaxPoll are the shortest and the longest pause between two reads of the first
+	// waiter in the queue. 0 means 10 ms and 250 ms. The pause grows while nothing changes, and it is
+	// longer for waiters behind the first. They are not used if the records are a driver.Awaiter.
+	MinPoll, MaxPoll time.Duration
+	// Requests is the maximum number of concurrent requests to the store. Renewals and releases have
+	// as many of their own. 0 means 16.
+	Requests int
+}
+
+// Engine keeps locks in records. It is safe for concurrent use. Pass it to fencelock.New, which
+// renews leases.
+type Engine struct {
+	records driver.Records
+	awaiter driver.Awaiter // nil if the records have none
+	cfg     Config
+	id      string // of this client among waiters
+	clock   storeClock
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	life    sync.Mutex     // guards work against Close
+	work    sync.WaitGroup // the goroutines of desks
+	calm    chan struct{}  // has a value for each request to the store
+	urgent  chan struct{}  // the same for renewals and releases
+
+	mu    sync.Mutex // guards desks
+	desks map[string]*desk
+	swept retry.Period
+}
+
+var _ interface {
+	driver.Engine
+	driver.Lister
+	driver.Breaker
+	driver.OwnerBreaker
+	driver.Resizer
+	driver.RecordKeeper
+} = (*Engine)(nil)
+
+var errClosed = fmt.Errorf("%w: the engine is closed", driver.ErrUnavailable)
+
+// minTTL is the shortest TTL: a renewal takes two requests, and more if it meets others.
+const minTTL = 500 * time.Millisecond
+
+// New returns an engine on records; cfg may be nil. It does no I/O.
+func New(records driver.Records, cfg *Config) *Engine {
+	e := &Engine{records: records, id: fmt.Sprintf("%013x", rand.Uint64()>>12), desks: map[string]*desk{}}
+	if cfg != nil {
+		e.cfg = *cfg
+	}
+	e.cfg.Name = cmp.Or(e.cfg.Name, "records")
+	e.cfg.Prefix = cmp.Or(e.cfg.Prefix, "fencelock.lock/")
+	e.cfg.MinPoll = cmp.Or(e.cfg.MinPoll, 10*time.Millisecond)
+	e.cfg.MaxPoll = cmp.Or(e.cfg.MaxPoll, 250*time.Millisecond)
+	e.cfg.Requests = cmp.Or(e.cfg.Requests, 16)
+	e.awaiter, _ = records.(driver.Awaiter)
+	e.clock.records = records
+	e.calm, e.urgent = make(chan struct{}, e.cfg.Requests), make(chan struct{}, e.cfg.Requests)
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	return e
+}
+
+// Close ends all requests in progress with ErrUnavailable. What is held stays held until its lease
+// ends. The records stay open.
+func (e *Engine) Close() error {
+	e.life.Lock()
+	e.cancel()
+	e.life.Unlock()
+	e.work.Wait()
+	return nil
+}
+
+// start runs f in a goroutine that Close waits for. It reports whether the engine is open.
+func (e *Engine) start(f func()) bool {
+	e.life.Lock()
+	defer e.life.Unlock()
+	if e.ctx.Err() != nil {
+		return false
+	}
+	e.work.Go(f)
+	return true
+}
+
+// Traits returns what the engine supports. It does no I/O.
+func (e *Engine) Traits() driver.Traits {
+	return driver.Traits{Engine: e.cfg.Name, Leased: true, Order: driver.OrderAll, Limits: true, MinTTL: minTTL}
+}
+
+// Renew extends acquisitions to a full TTL from now; see [driver.Engine]. Names are renewed
+// concurrently, each in one or two requests.
+func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	errs := make([]error, len(leases))
+	waits := make([]func() error, len(leases))
+	for i, l := range leases {
+		if errs[i] = ctx.Err(); errs[i] == nil {
+			d := e.desk(l.Name)
+			j := d.submit(&job{action: renewal{l}, urgent: true})
+			waits[i] = func() error { return d.await(ctx, j) }
+		}
+	}
+	for i, wait := range waits {
+		if wait != nil {
+			errs[i] = wait()
+		}
+	}
+	return errs
+}
+
+// Release ends an acquisition; see [driver.Engine].
+func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	d := e.desk(lease.Name)
+	d.mu.Lock()
+	delete(d.holds, lease.Owner) // its end is no loss
+	d.mu.Unlock()
+	return e.do(ctx, lease.Name, leaving{lease: lease})
+}
+
+// Break ends all acquisitions of name and its minimum hold; see [driver.Breaker].
+func (e *Engine) Break(ctx context.Context, name, reason string) (token int64, err error) {
+	return e.end(ctx, name, &breaking{reason: cut(reason)})
+}
+
+// BreakOwner ends one acquisition of name; see [driver.OwnerBreaker].
+func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (token int64, err error) {
+	if owner == "" {
+		return 0, notHeld(name)
+	}
+	return e.end(ctx, name, &breaking{owner: owner, reason: cut(reason)})
+}
+
+func (e *Engine) end(ctx context.Context, name string, b *breaking) (token int64, err error) {
+	if err := driver.CheckName(name); err != nil {
+		return 0, err
+	}
+	if err := e.do(ctx, name, b); err != nil {
+		return 0, err
+	}
+	return b.token, nil
+}
+
+// Resize sets the limit of a shared name; see [driver.Resizer]. The record keeps it for good.
+func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
+	if err := driver.CheckResize(name, limit); err != nil {
+		return err
+	}
+	return e.do(ctx, name, resizing{limit: limit})
+}
+
+// deskLife is how long an idle desk of a free name is kept, with what it knows of the record.
+const deskLife = time.Minute
+
+// desk returns the desk of a name.
+func (e *Engine) desk(name string) *desk {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.swept.Due(deskLife) {
+		for name, d := range e.desks {
+			if d.forgettable(time.Now()) {
+				delete(e.desks, name)
+			}
+		}
+	}
+	d := e.desks[name]
+	if d == nil {
+		d = &desk{engine: e, name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*hold{}, seen: sightings{}}
+		e.desks[name] = d
+	}
+	return d
+}
+
+// call makes one request to the store, when there is room for it.
+func (e *Engine) call(ctx context.Context, urgent bool, limit time.Duration, request func(context.Context) error) error {
+	room := e.calm
+	if urgent {
+		room = e.urgent
+	}
+	select {
+	case room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-room }()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return request(ctx)
+}

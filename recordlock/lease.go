@@ -1,0 +1,84 @@
+package recordlock
+
+import (
+	"time"
+)
+
+// lease is what a record says about a lease: its length and its last renewal, by three clocks.
+type lease struct {
+	TTL   int64 `json:"ttl"`             // microseconds
+	Beat  int64 `json:"beat"`            // changes with every renewal
+	Store int64 `json:"store,omitempty"` // the store's clock, at the latest, in microseconds since 1970; 0 is unknown
+	Wall  int64 `json:"wall"`            // the wall clock of the process that renewed
+}
+
+// renew starts the lease again at m, which is before the record is written.
+func (l *lease) renew(m moment) {
+	l.Beat = max(l.Beat+1, m.now.UnixMicro()) // a process that returns does not repeat its beats
+	l.Wall, l.Store = m.now.UnixMicro(), 0
+	if m.known {
+		l.Store = m.latest.UnixMicro()
+	}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// moment is a reading of all clocks.
+type moment struct {
+	now              time.Time // of this process, with its monotonic reading
+	known            bool      // whether the bounds of the store's clock are known
+	earliest, latest time.Time // the bounds
+}
+
+// sighting is when a process saw a beat for the first time.
+type sighting struct {
+	beat int64
+	at   time.Time
+}
+
+// left returns how long a lease still runs, at most, if it is not renewed. It is over when
+//
+//   - its beat has not changed for its TTL since the answer that showed it arrived. The holder
+//     counts from before it sent that beat, so its lease has ended before;
+//   - or the TTL has passed since the beat by the store's clock and also by the wall clocks. The
+//     lease is safe if one of the two is wrong.
+func (m moment) left(l lease, seen sighting) time.Duration {
+	ttl := micros(l.TTL)
+	left := ttl - m.now.Sub(seen.at)
+	if m.known && l.Store != 0 {
+		byStore := ttl - m.earliest.Sub(time.UnixMicro(l.Store))
+		byWall := ttl - m.now.Round(0).Sub(time.UnixMicro(l.Wall))
+		left = min(left, max(byStore, byWall))
+	}
+	return left
+}
+
+// sightings are the beats that a process has seen in one record.
+type sightings map[string]sighting
+
+// Keys of sightings. An owner is a UUID, and the id of a client is shorter.
+const minimum = "minimum hold"
+
+// note records the beats of a state that arrived at a time.
+func (s sightings) note(st *state, at time.Time) {
+	stays := map[string]bool{}
+	for id, l := range st.leases() {
+		stays[id] = true
+		if old, ok := s[id]; !ok || old.beat != l.Beat {
+			s[id] = sighting{l.Beat, at}
+		}
+	}
+	for id := range s {
+		if !stays[id] {
+			delete(s, id)
+		}
+	}
+}
+
+// of returns the sighting of a lease. One that was not noted counts from now.
+func (s sightings) of(id string, l lease, m moment) sighting {
+	if seen, ok := s[id]; ok && seen.beat == l.Beat {
+		return seen
+	}
+	return sighting{l.Beat, m.now}
+}

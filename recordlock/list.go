@@ -1,0 +1,121 @@
+package recordlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// List returns the names that are held, waited for or closed by a minimum hold; see
+// [driver.Lister]. It reads all of their records.
+func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	records, err := e.find(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	m := e.clock.moment(ctx)
+	var list []driver.Status
+	var broken []error
+	for _, rec := range records {
+		name := ""
+		if q.Exact {
+			name = q.Prefix
+		}
+		st, err := decode(name, rec.Value)
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		if s := e.status(st, m); q.Matches(st.Name) && (len(s.Holders)+len(s.Waiters) > 0 || !s.NotBefore.IsZero()) {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+	return list, errors.Join(broken...)
+}
+
+// find reads the records that a query may match.
+func (e *Engine) find(ctx context.Context, q driver.Query) (records []driver.Record, err error) {
+	if q.Exact {
+		if driver.CheckName(q.Prefix) != nil {
+			return nil, nil // an invalid name cannot be held
+		}
+		rec, err := e.records.Get(ctx, e.key(q.Prefix))
+		return []driver.Record{rec}, err
+	}
+	if len(e.cfg.Prefix)+len(q.Prefix) <= maxKey && !strings.HasPrefix(q.Prefix, long[:1]) {
+		if records, err = e.records.List(ctx, e.cfg.Prefix+q.Prefix); err != nil || q.Prefix == "" {
+			return records, err
+		}
+	}
+	rest, err := e.records.List(ctx, e.cfg.Prefix+long)
+	return append(records, rest...), err
+}
+
+// status returns the status of a name at m.
+func (e *Engine) status(st *state, m moment) driver.Status {
+	seen := e.sightings(st)
+	st.prune(m, seen)
+	s := driver.Status{Name: st.Name}
+	for _, h := range st.Holders {
+		s.Holders = append(s.Holders, driver.Holder{
+			Identity: h.identity(), Owner: h.Owner, Token: h.Token, Since: h.since(), Weight: h.Weight,
+			TTL: m.left(h.lease, seen.of(h.Owner, h.lease, m)), Lease: micros(h.TTL),
+		})
+		s.Mode, s.Limit = h.mode(), h.Limit
+	}
+	for i, w := range st.Waiters {
+		s.Waiters = append(s.Waiters, driver.Waiter{Identity: w.identity(), Owner: w.Owner, Since: w.since(), Position: i + 1, Weight: w.Weight})
+		if len(st.Holders) == 0 && i == 0 {
+			s.Mode, s.Limit = w.mode(), w.Limit
+		}
+	}
+	if s.Limit > 0 && st.Limit > 0 {
+		s.Limit = st.Limit
+	}
+	if st.Closed != nil {
+		s.NotBefore = m.now.Round(0).Add(m.left(*st.Closed, seen.of(minimum, *st.Closed, m)))
+	}
+	return s
+}
+
+// sightings returns what this process knows about the leases of a name. It has seen those of a name
+// that it uses before.
+func (e *Engine) sightings(st *state) sightings {
+	e.mu.Lock()
+	d := e.desks[st.Name]
+	e.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := sightings{}
+	for id, l := range st.leases() {
+		if s, ok := d.seen[id]; ok && s.beat == l.Beat {
+			seen[id] = s
+		}
+	}
+	return seen
+}
+
+// forgettable reports whether an idle desk knows nothing that is worth keeping: how long it has
+// seen the lease of a dead holder.
+func (d *desk) forgettable(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	keep := deskLife
+	if d.last.state != nil {
+		for _, l := range d.last.state.leases() {
+			keep = max(keep, deskLife+2*micros(l.TTL))
+		}
+	}
+	return !d.works && now.Sub(d.idle) > keep
+}

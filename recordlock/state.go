@@ -1,0 +1,236 @@
+package recordlock
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+const (
+	format     = 1    // of the records that this version writes
+	maxWaiters = 128  // in a record; with more, each change costs more than a place is worth
+	maxBroken  = 16   // breaks that a record remembers
+	maxText    = 1024 // bytes of a note or a reason that are stored
+)
+
+// state is the value of a record: everything about one name.
+type state struct {
+	Format  int              `json:"format"`
+	Name    string           `json:"name"`
+	Last    int64            `json:"last"`              // the last token
+	Limit   int              `json:"limit,omitempty"`   // set by Resize; 0 is the limit of the requests
+	Closed  *lease           `json:"closed,omitempty"`  // the minimum hold; nobody renews it
+	Holders []holder         `json:"holders,omitempty"` // oldest first
+	Waiters []waiter         `json:"waiters,omitempty"` // next first
+	Clients map[string]lease `json:"clients,omitempty"` // the processes with waiters; their places last as long
+	Broken  []broken         `json:"broken,omitempty"`  // the last breaks, so that their holders learn the reason
+}
+
+// entry is a request in a record.
+type entry struct {
+	Owner  string `json:"owner"`
+	Shared bool   `json:"shared,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+	Weight int    `json:"weight,omitempty"`
+	Since  int64  `json:"since"` // microseconds since 1970, by the wall clock of its process
+	Host   string `json:"host,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	Note   string `json:"note,omitempty"`
+	Trace  string `json:"trace,omitempty"`
+}
+
+type holder struct {
+	entry
+	Token int64 `json:"token"`
+	lease
+}
+
+type waiter struct {
+	entry
+	Ticket int64  `json:"ticket"`
+	Client string `json:"client"`
+}
+
+type broken struct {
+	Owner  string `json:"owner"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// decode reads the value of a record. No value is a name that nobody uses.
+func decode(name string, value []byte) (*state, error) {
+	st := &state{Format: format, Name: name}
+	if len(value) == 0 {
+		return st, nil
+	}
+	err := json.Unmarshal(value, st)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: the record of %q is no lock: %w", driver.ErrConfig, name, err)
+	case st.Format > format:
+		return nil, fmt.Errorf("%w: a newer version of fencelock has written the record of %q; update this one", driver.ErrConfig, name)
+	case name != "" && st.Name != name:
+		return nil, fmt.Errorf("%w: the record of %q is about %q", driver.ErrConfig, name, st.Name)
+	}
+	return st, nil
+}
+
+// encode returns the value of the record.
+func (st *state) encode() ([]byte, error) { return json.Marshal(st) }
+
+// clone returns a copy that can be changed.
+func (st *state) clone() *state {
+	c := *st
+	c.Holders, c.Waiters, c.Broken = slices.Clone(st.Holders), slices.Clone(st.Waiters), slices.Clone(st.Broken)
+	c.Clients = maps.Clone(st.Clients)
+	return &c
+}
+
+// leases returns all leases by the ids of their sightings.
+func (st *state) leases() map[string]lease {
+	all := make(map[string]lease, len(st.Holders)+len(st.Clients)+1)
+	maps.Copy(all, st.Clients)
+	for _, h := range st.Holders {
+		all[h.Owner] = h.lease
+	}
+	if st.Closed != nil {
+		all[minimum] = *st.Closed
+	}
+	return all
+}
+
+// prune removes what is over at m, and returns when the next lease of the rest ends.
+func (st *state) prune(m moment, seen sightings) (next time.Duration) {
+	over := map[string]bool{}
+	for id, l := range st.leases() {
+		left := m.left(l, seen.of(id, l, m))
+		over[id] = left <= 0
+		if left > 0 && (next == 0 || left < next) {
+			next = left
+		}
+	}
+	st.Holders = slices.DeleteFunc(st.Holders, func(h holder) bool { return over[h.Owner] })
+	maps.DeleteFunc(st.Clients, func(id string, _ lease) bool { return over[id] })
+	st.Waiters = slices.DeleteFunc(st.Waiters, func(w waiter) bool { _, lives := st.Clients[w.Client]; return !lives })
+	if over[minimum] {
+		st.Closed = nil
+	}
+	return next
+}
+
+// holder returns the holder with an owner, or nil.
+func (st *state) holder(owner string) *holder {
+	for i := range st.Holders {
+		if st.Holders[i].Owner == owner {
+			return &st.Holders[i]
+		}
+	}
+	return nil
+}
+
+// place returns the place of a waiter, 0 for the next one, or -1.
+func (st *state) place(owner string) int {
+	return slices.IndexFunc(st.Waiters, func(w waiter) bool { return w.Owner == owner })
+}
+
+// remove removes the holder or waiter with an owner, and reports whether there was one.
+func (st *state) remove(owner string) bool {
+	before := len(st.Holders) + len(st.Waiters)
+	st.Holders = slices.DeleteFunc(st.Holders, func(h holder) bool { return h.Owner == owner })
+	st.Waiters = slices.DeleteFunc(st.Waiters, func(w waiter) bool { return w.Owner == owner })
+	return len(st.Holders)+len(st.Waiters) < before
+}
+
+// checkLimit returns the error of a request whose limit differs from that of the others.
+func (st *state) checkLimit(e entry) error {
+	if !e.Shared {
+		return nil
+	}
+	check := func(o entry) error {
+		agreed := o.Limit == e.Limit || st.Limit > 0 && o.Limit > 0 && e.Limit > 0
+		if o.Shared && o.Owner != e.Owner && !agreed {
+			return driver.LimitError(st.Name, o.Limit, e.Limit)
+		}
+		return nil
+	}
+	for _, h := range st.Holders {
+		if err := check(h.entry); err != nil {
+			return err
+		}
+	}
+	for _, w := range st.Waiters {
+		if err := check(w.entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits reports whether a request may hold the name now, beside the holders and all waiters before a
+// place. A waiter that does not fit keeps those behind it from being granted.
+func (st *state) fits(e entry, place int) bool {
+	if st.Closed != nil {
+		return false
+	}
+	taken := 0
+	exclusive := false
+	enter := func(e entry) bool {
+		fits := taken == 0 || !exclusive && e.Shared && (e.Limit == 0 || taken+e.units() <= cmp.Or(st.Limit, e.Limit))
+		taken += e.units()
+		exclusive = exclusive || !e.Shared
+		return fits
+	}
+	for _, h := range st.Holders {
+		enter(h.entry)
+	}
+	for _, w := range st.Waiters[:place] {
+		if !enter(w.entry) {
+			return false
+		}
+	}
+	return enter(e)
+}
+
+// issue returns a number greater than all earlier ones. It is not below the clocks, so that a
+// record that was deleted or has expired does not start again at 1.
+func (st *state) issue(m moment) int64 {
+	st.Last = max(st.Last+1, m.now.UnixMicro())
+	if m.known {
+		st.Last = max(st.Last, m.latest.UnixMicro())
+	}
+	return st.Last
+}
+
+// units returns how much of a limit a request takes.
+func (e entry) units() int { return max(1, e.Weight) }
+
+func (e entry) mode() driver.Mode {
+	if e.Shared {
+		return driver.Shared
+	}
+	return driver.Exclusive
+}
+
+func (e entry) identity() driver.Identity {
+	return driver.Identity{Host: e.Host, PID: e.PID, Note: e.Note, Trace: e.Trace}
+}
+
+func (e entry) since() time.Time { return time.UnixMicro(e.Since) }
+
+// lone returns how long the record of a name is kept that nobody uses, or 0 if it is in use or has
+// a limit. Later tokens are greater since they are not below the clock by which the record expires.
+// Without the store's clock, the clocks of the clients may differ by a day.
+func (st *state) lone(m moment) time.Duration {
+	if len(st.Holders) > 0 || len(st.Waiters) > 0 || st.Closed != nil || st.Limit > 0 {
+		return 0
+	}
+	keep, now := 24*time.Hour, m.now
+	if m.known {
+		keep, now = 10*time.Minute, m.earliest
+	}
+	return min(keep+max(0, time.UnixMicro(st.Last).Sub(now)), driver.MaxDuration)
+}

@@ -1,0 +1,278 @@
+package recordlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// change is a state that is to be stored, and what it means for the jobs.
+type change struct {
+	state   *state
+	version string // the version that it replaces
+	moment  moment // from before it is sent
+	results []result
+}
+
+type result struct {
+	job    *job
+	answer answer
+	err    error
+}
+
+// step applies all jobs to the record once. It reads the record if it is not known, or if a job is
+// refused by a state from before the job arrived.
+func (d *desk) step(ctx context.Context) error {
+	for {
+		if !d.known() {
+			if err := d.read(ctx); err != nil {
+				return err
+			}
+		}
+		c, old := d.apply(d.engine.clock.moment(ctx))
+		switch {
+		case old:
+			d.forget()
+		case c == nil:
+			return nil
+		default:
+			return d.store(ctx, c)
+		}
+	}
+}
+
+func (d *desk) known() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last.state != nil
+}
+
+// forget makes the next step read the record.
+func (d *desk) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last.state = nil
+}
+
+// apply applies all jobs to the last state. It returns what has to be stored. If nothing has to be,
+// it gives the jobs their answers, unless old reports that these need a newer state.
+func (d *desk) apply(m moment) (c *change, old bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st := d.last.state.clone()
+	d.next = time.Time{}
+	if left := st.prune(m, d.seen); left > 0 {
+		d.next = m.now.Add(left)
+	}
+	c = &change{state: st, version: d.last.version, moment: m}
+	changed := d.doubt != nil                                          // a Swap of unknown outcome that arrives later must find another version
+	for _, j := range slices.Concat(d.enders(true), d.enders(false)) { // a release frees the name for a waiter
+		a, err := j.apply(st, m, j.unsure)
+		c.results = append(c.results, result{j, a, err})
+		changed = changed || a == joins || a == stored
+		old = old || a == refused && d.last.number <= j.after
+	}
+	if d.keepPlaces(st, m, changed) {
+		changed = true
+	}
+	switch {
+	case !changed && !old:
+		d.settle(c)
+		return nil, false
+	case !changed:
+		return nil, true
+	}
+	for _, r := range c.results {
+		r.job.sent = r.job.sent || r.answer == joins || r.answer == stored
+	}
+	return c, false
+}
+
+// enders returns the jobs that end something, or the others. The caller holds mu.
+func (d *desk) enders(those bool) (jobs []*job) {
+	for _, j := range d.jobs {
+		if _, acquires := j.action.(*acquiring); !j.ended && acquires != those {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// keepPlaces renews the places of this process among the waiters when that is due, or if the state
+// is stored anyway. It reports whether it is due. The caller holds mu.
+func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
+	waiting := map[string]bool{}
+	for _, w := range st.Waiters {
+		waiting[w.Client] = true
+	}
+	maps.DeleteFunc(st.Clients, func(id string, _ lease) bool { return !waiting[id] })
+	if !waiting[d.engine.id] {
+		return false
+	}
+	l := st.Clients[d.engine.id]
+	due := m.now.Sub(d.beat) >= micros(l.TTL)/3
+	if due || anyway {
+		l.TTL = placeTTL(len(waiting)).Microseconds()
+		l.renew(m)
+		if st.Clients == nil {
+			st.Clients = map[string]lease{}
+		}
+		st.Clients[d.engine.id] = l
+	}
+	return due
+}
+
+// placeTTL returns how long the places of a process last that does not renew them. It grows with
+// the number of processes that write the record.
+func placeTTL(processes int) time.Duration {
+	return 5*time.Second + time.Duration(processes)*250*time.Millisecond
+}
+
+// settle gives the jobs their answers. The caller holds mu.
+func (d *desk) settle(c *change) {
+	for _, r := range c.results {
+		if r.job.finished() {
+			continue // its caller has gone
+		}
+		r.job.settle(d, r.answer, c.moment)
+		if r.answer == refused || r.answer == stored {
+			d.finish(r.job, r.err)
+		}
+	}
+}
+
+// begin counts a request to the store.
+func (d *desk) begin() (number int64, urgent bool, limit time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.number++
+	d.sent = time.Now()
+	limit = callLimit
+	for _, h := range d.holds {
+		limit = min(limit, max(h.ttl/4, minTTL))
+	}
+	return d.number, slices.ContainsFunc(d.jobs, func(j *job) bool { return j.urgent }), limit
+}
+
+// read reads the record.
+func (d *desk) read(ctx context.Context) error {
+	number, urgent, limit := d.begin()
+	var rec driver.Record
+	err := d.engine.call(ctx, urgent, limit, func(ctx context.Context) (err error) {
+		rec, err = d.engine.records.Get(ctx, d.key)
+		return err
+	})
+	return d.took(rec, number, time.Now(), err)
+}
+
+// took keeps an answer to a read that arrived at a time. Leases that it shows for the first time
+// count from then: the store may have answered at the last moment before.
+func (d *desk) took(rec driver.Record, number int64, arrived time.Time, err error) error {
+	var st *state
+	if err == nil {
+		st, err = decode(d.name, rec.Value)
+	}
+	d.mu.Lock()
+	d.sent = time.Time{}
+	if err != nil {
+		d.mu.Unlock()
+		return err
+	}
+	if d.doubt != nil && *d.doubt != rec.Version {
+		d.doubt = nil
+	}
+	d.keep(st, rec.Version, number, arrived)
+	lost := d.lost(st, arrived)
+	d.mu.Unlock()
+	callAll(lost)
+	return nil
+}
+
+func callAll(callbacks []func()) {
+	for _, f := range callbacks {
+		f()
+	}
+}
+
+// keep keeps a state as the last one. The caller holds mu.
+func (d *desk) keep(st *state, version string, number int64, at time.Time) {
+	if d.last.holders != st.holders() {
+		d.changed = at
+	}
+	d.last = snapshot{st, st.holders(), version, number, at}
+	d.seen.note(st, at)
+}
+
+// holders identifies the holders and the first waiter.
+func (st *state) holders() string {
+	text := ""
+	for _, h := range st.Holders {
+		text += h.Owner
+	}
+	if len(st.Waiters) > 0 {
+		text += "," + st.Waiters[0].Owner
+	}
+	return text
+}
+
+// lost returns the callbacks of holders of this process that are not in the state. The caller holds
+// mu.
+func (d *desk) lost(st *state, now time.Time) (callbacks []func()) {
+	for owner, h := range d.holds {
+		if st.holder(owner) != nil {
+			continue
+		}
+		delete(d.holds, owner)
+		cause := fmt.Errorf("%w: the lease of %q has expired", driver.ErrLost, d.name)
+		if i := slices.IndexFunc(st.Broken, func(b broken) bool { return b.Owner == owner }); i >= 0 {
+			cause = fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, d.name, cmp.Or(st.Broken[i].Reason, "no reason given"))
+		} else if now.Before(h.until) {
+			cause = fmt.Errorf("%w: %q was broken, or its record was deleted", driver.ErrBroken, d.name)
+		}
+		callbacks = append(callbacks, func() { h.lost(cause) })
+	}
+	return callbacks
+}
+
+// store stores a change and gives the jobs their answers.
+func (d *desk) store(ctx context.Context, c *change) error {
+	value, err := c.state.encode()
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
+	}
+	number, urgent, limit := d.begin()
+	var version string
+	err = d.engine.call(ctx, urgent, limit, func(ctx context.Context) (err error) {
+		version, err = d.engine.records.Swap(ctx, d.key, value, c.version, c.state.lone(c.moment))
+		return err
+	})
+	now := time.Now()
+	var lost []func()
+	defer func() { callAll(lost) }() // without the mutex
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sent = time.Time{}
+	switch {
+	case err == nil:
+		d.doubt = nil
+		d.beat = c.moment.now
+		d.keep(c.state, version, number, now)
+		d.settle(c)
+		lost = d.lost(c.state, now)
+		return nil
+	case errors.Is(err, driver.ErrConflict):
+	case !final(err): // it may have been stored, or may still be
+		d.doubt = &c.version
+		for _, r := range c.results {
+			r.job.unsure = r.job.unsure || r.answer == joins || r.answer == stored
+		}
+	}
+	d.last.state = nil
+	return err
+}
