@@ -41,7 +41,7 @@ type server struct {
 // settings of connections, as a driver calls them.
 type settings map[string]string
 
-func startMariaDB(t *testing.T) *server {
+func startMariaDB(t testing.TB) *server {
 	m := mariadbtest.Start(t)
 	s := &server{dialect: sqlrecords.MySQL, driver: "mysql", addr: m.Addr(), database: "test", restart: m.Restart, freeze: m.Freeze, thaw: m.Thaw}
 	s.db = s.open(t, s.dsn(s.addr, nil))
@@ -51,7 +51,7 @@ func startMariaDB(t *testing.T) *server {
 	return s
 }
 
-func startPostgres(t *testing.T) *server {
+func startPostgres(t testing.TB) *server {
 	p := pgtest.StartPostgres(t)
 	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(p.Port()))
 	s := &server{dialect: sqlrecords.PostgreSQL, driver: "pgx", addr: addr, database: "postgres", restart: p.Crash, freeze: p.Freeze, thaw: p.Thaw}
@@ -129,7 +129,7 @@ func within(t testing.TB, call func(context.Context) error) {
 
 // forEach runs a test on a server of each dialect.
 func forEach(t *testing.T, test func(t *testing.T, s *server)) {
-	for name, start := range map[string]func(*testing.T) *server{"mariadb": startMariaDB, "postgres": startPostgres} {
+	for name, start := range map[string]func(testing.TB) *server{"mariadb": startMariaDB, "postgres": startPostgres} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, start(t))

@@ -1,0 +1,94 @@
+//go:build unix
+
+package sqlrecords_test
+
+import (
+	"database/sql"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
+	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/sqlrecords"
+)
+
+func TestMain(m *testing.M) {
+	proc.Main(map[string]func(string) driver.Engine{
+		"mysql": func(where string) driver.Engine { return openLocks("mysql", sqlrecords.MySQL, where) },
+		"pgx":   func(where string) driver.Engine { return openLocks("pgx", sqlrecords.PostgreSQL, where) },
+	})
+	os.Exit(m.Run())
+}
+
+// lockProcess is an engine that closes its pool as well.
+type lockProcess struct {
+	*recordlock.Engine
+	db *sql.DB
+}
+
+func (p lockProcess) Close() error {
+	defer p.db.Close()
+	return p.Engine.Close()
+}
+
+// openLocks opens locks in a table: where is the data source name, a space, and the table.
+func openLocks(name string, dialect sqlrecords.Dialect, where string) driver.Engine {
+	dsn, table, _ := strings.Cut(where, " ")
+	db, err := sql.Open(name, dsn)
+	if err != nil {
+		panic(err)
+	}
+	db.SetMaxIdleConns(8)
+	return lockProcess{recordlock.New(sqlrecords.New(db, dialect, &sqlrecords.Config{Table: table}), nil), db}
+}
+
+// lockWorld is a table with locks, whose clients are processes.
+type lockWorld struct {
+	*server
+	name  string // of the table
+	alone bool   // nobody else uses the server
+}
+
+func (w lockWorld) Client(t testing.TB) drivertest.Client {
+	return proc.Start(t, w.driver, w.dsn(w.addr, nil)+" "+w.name)
+}
+
+func (w lockWorld) Restart(t testing.TB) { w.must(t); w.restart(t) }
+func (w lockWorld) Cut(t testing.TB)     { w.must(t); w.freeze(t) }
+func (w lockWorld) Mend(t testing.TB)    { w.thaw(t) }
+
+// must fails the case unless it may stop the server.
+func (w lockWorld) must(t testing.TB) {
+	t.Helper()
+	if !w.alone {
+		t.Fatal("this case stops a server that others use: name it in stopping")
+	}
+}
+
+// stopping are the cases that have a server of their own, since they stop it.
+var stopping = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
+
+// TestLocks runs the conformance suite on locks in a table of each dialect.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB) *server{"MariaDB": startMariaDB, "PostgreSQL": startPostgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			common := start(t)
+			examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
+				w := lockWorld{server: common, alone: slices.Contains(stopping, path.Base(t.Name()))}
+				if w.alone {
+					w.server = start(t)
+				}
+				w.name = w.table(t)
+				return w
+			}})
+		})
+	}
+}
