@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/internal/testkit/verdict"
+	"github.com/fencelock/fencelock/recordlock"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/redis/rueidis"
 )
@@ -21,6 +23,11 @@ func TestMain(m *testing.M) {
 		"redis": func(addr string) driver.Engine {
 			client := dial(addr)
 			return closing{redislock.New(client, nil), client}
+		},
+		"in records": func(addr string) driver.Engine {
+			client := dial(addr)
+			inner := closing{redislock.New(client, nil), client}
+			return recordProcess{recordlock.New(inner.Records(), nil), inner}
 		},
 		"patient": func(addr string) driver.Engine {
 			client := dial(addr)
@@ -54,6 +61,27 @@ func dial(addr string) rueidis.Client {
 func TestExam(t *testing.T) {
 	t.Parallel()
 	examtest.Parallel(t, drivertest.Suite{World: newWorld, TTL: time.Second})
+}
+
+// recordProcess is an engine on the records of another one.
+type recordProcess struct {
+	*recordlock.Engine
+	inner closing
+}
+
+func (p recordProcess) Close() error { return errors.Join(p.Engine.Close(), p.inner.Close()) }
+
+// recordWorld is a server that keeps locks in records.
+type recordWorld struct{ world }
+
+func (w recordWorld) Client(t testing.TB) drivertest.Client {
+	return proc.Start(t, "in records", w.Addr())
+}
+
+// TestLocksInRecords runs the suite on locks that are kept in the records of the engine.
+func TestLocksInRecords(t *testing.T) {
+	t.Parallel()
+	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return recordWorld{newWorld(t).(world)} }})
 }
 
 // TestLateHolder: what a holder writes that was frozen, or broken while it worked.
