@@ -36,7 +36,7 @@ type Records interface {
 
 	// Clock returns bounds of the store's clock at some moment during the call. They are equal if
 	// the time is known exactly. Records expire by this clock. It is the same for all clients. It
-	// can be set, like any clock.
+	// can be set, like any clock. ErrUnsupported means that clients cannot read the store's clock.
 	Clock(ctx context.Context) (earliest, latest time.Time, err error)
 }
 

@@ -55,7 +55,7 @@ type Engine struct {
 // New returns the first client of a new store; cfg may be nil. To use the store in a
 // testing/synctest bubble, call New in the bubble.
 func New(cfg *Config) *Engine {
-	s := &store{locks: map[string]*lock{}, records: map[string]record{}}
+	s := &store{locks: map[string]*lock{}, records: map[string]record{}, swapped: make(chan struct{})}
 	if cfg != nil {
 		s.maxTTL = cfg.MaxTTL
 	}

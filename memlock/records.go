@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
+
+var _ driver.Awaiter = records{}
 
 // record is a stored record. An expired one stays until forget finds it.
 type record struct {
@@ -63,9 +66,31 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 		}
 		s.records[key] = rec
 		s.forget(now)
+		close(s.swapped)
+		s.swapped = make(chan struct{})
 		return nil
 	})
 	return next, err
+}
+
+// Await returns a record once its version differs from the given one; see [driver.Awaiter].
+func (r records) Await(ctx context.Context, key, version string) (driver.Record, error) {
+	for {
+		var swapped chan struct{}
+		var expires time.Time
+		r.client.store.do(func(time.Time) { swapped, expires = r.client.store.swapped, r.client.store.records[key].expires })
+		found, err := r.Get(ctx, key)
+		if err != nil || found.Version != version {
+			return found, err
+		}
+		life := time.Hour
+		if found.Version != "" && !expires.IsZero() {
+			life = time.Until(expires)
+		}
+		if !retry.Nap(ctx, max(life, 1), swapped) {
+			return driver.Record{}, ctx.Err()
+		}
+	}
 }
 
 // List returns the records whose keys have a prefix; see [driver.Records].

@@ -19,7 +19,8 @@ type store struct {
 	locks    map[string]*lock
 	last     int64 // the last number that was issued
 	records  map[string]record
-	swaps    uint64 // number of swaps so far
+	swaps    uint64        // number of swaps so far
+	swapped  chan struct{} // closed by the next swap
 	rates    gcra.Table
 	watchers []*watcher
 	after    []func()      // callbacks to run after mu is released

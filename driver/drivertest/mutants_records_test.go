@@ -19,10 +19,15 @@ type brokenRecords struct {
 	swap  func(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error)
 	list  func(ctx context.Context, prefix string) ([]driver.Record, error)
 	clock func(ctx context.Context) (earliest, latest time.Time, err error)
+	await func(ctx context.Context, key, version string) (driver.Record, error)
 }
 
 func unbroken(r driver.Records) brokenRecords {
-	return brokenRecords{r, r.Get, r.Swap, r.List, r.Clock}
+	return brokenRecords{r, r.Get, r.Swap, r.List, r.Clock, r.(driver.Awaiter).Await}
+}
+
+func (r *brokenRecords) Await(ctx context.Context, key, version string) (driver.Record, error) {
+	return r.await(ctx, key, version)
 }
 
 func (r *brokenRecords) Get(ctx context.Context, key string) (driver.Record, error) {
@@ -204,6 +209,48 @@ var recording = []mutant{
 				list[i].Value = nil
 			}
 			return list, err
+		}
+	}},
+	{"record changes unseen before the wait", "record-await", func(b *broken) {
+		r := &b.records
+		r.await = func(ctx context.Context, key, _ string) (driver.Record, error) {
+			now, err := r.real.Get(ctx, key)
+			if err != nil {
+				return now, err
+			}
+			return r.real.(driver.Awaiter).Await(ctx, key, now.Version)
+		}
+	}},
+	{"record is awaited for ever", "record-await", func(b *broken) {
+		r := &b.records
+		r.await = func(ctx context.Context, key, version string) (driver.Record, error) {
+			rec, err := r.real.Get(ctx, key)
+			if err != nil || rec.Version != version {
+				return rec, err
+			}
+			<-ctx.Done()
+			return rec, ctx.Err()
+		}
+	}},
+	{"record expires unnoticed", "record-await", func(b *broken) {
+		r := &b.records
+		r.await = func(ctx context.Context, key, version string) (driver.Record, error) {
+			rec, err := r.real.(driver.Awaiter).Await(ctx, key, version)
+			if err == nil && rec.Version == "" {
+				<-ctx.Done()
+				return rec, ctx.Err()
+			}
+			return rec, err
+		}
+	}},
+	{"record is awaited beyond the context", "record-await", func(b *broken) {
+		r := &b.records
+		r.await = func(ctx context.Context, key, version string) (driver.Record, error) {
+			rec, err := r.real.(driver.Awaiter).Await(ctx, key, version)
+			if ctx.Err() != nil {
+				err = driver.ErrUnavailable
+			}
+			return rec, err
 		}
 	}},
 	{"record of a lock's name goes with it", "record-apart", func(b *broken) {

@@ -19,6 +19,7 @@ var recordCases = []Case{
 	newCase("record-race", anyEngine, recordRace),
 	newCase("record-expiry", anyEngine, recordExpiry),
 	newCase("record-list", anyEngine, recordList),
+	newCase("record-await", anyEngine, recordAwait),
 }
 
 // records is driver.Records as one client sees them.

@@ -1,0 +1,243 @@
+package recordlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+func contextFor(s scene, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.Context(), d)
+}
+
+// late is a Swap that the store executes long after its client has given it up.
+type late struct {
+	execute func() error
+	taken   bool
+}
+
+// takeOne makes the next Swap late.
+func (l *late) takeOne(from *link) {
+	from.set(func(k *link) {
+		k.swap = func(next func() error) error {
+			if l.taken {
+				return next()
+			}
+			l.taken, l.execute = true, next
+			time.Sleep(2 * time.Second)
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
+		}
+	})
+}
+
+// A request is given up while the outcome of its Swap is unknown. The record is written once more,
+// so that the store does not execute that Swap later: it would leave a holder that nobody knows.
+func TestSecondWriteAfterAnUnknownOutcome(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		for _, used := range []bool{false, true} {
+			t.Run(fmt.Sprintf("wait=%t used=%t", wait, used), func(t *testing.T) {
+				play(t, true, func(s scene) {
+					e, l := s.client()
+					if used { // there is a record already
+						s.ok(e.Release(s.Context(), lease(s.acquire(e, request()))))
+					}
+					var lost late
+					lost.takeOne(l)
+					ctx, cancel := contextFor(s, time.Second)
+					defer cancel()
+					req := request()
+					req.Wait = wait
+					if _, err := e.Acquire(ctx, req); !errors.Is(err, driver.ErrUnavailable) {
+						t.Fatalf("got %v, want ErrUnavailable", err)
+					}
+					time.Sleep(5 * time.Second)
+					if err := lost.execute(); !errors.Is(err, driver.ErrConflict) {
+						t.Errorf("the late Swap: got %v, want ErrConflict", err)
+					}
+					other, _ := s.client()
+					s.acquire(other, request())
+				})
+			})
+		}
+	}
+}
+
+// The store executes a Swap, and its answer is lost: the next read decides.
+func TestLostAnswers(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		lose := func() {
+			lost := false
+			l.set(func(l *link) {
+				l.swap = func(next func() error) error {
+					err := next()
+					if lost || err != nil {
+						return err
+					}
+					lost = true
+					return fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
+				}
+			})
+		}
+		lose()
+		g := s.acquire(e, request())
+		list, err := e.List(s.Context(), driver.Query{})
+		if err != nil || len(list) != 1 || len(list[0].Holders) != 1 || list[0].Holders[0].Token != g.Token {
+			t.Errorf("after a grant whose answer was lost: %+v, %v", list, err)
+		}
+		lose()
+		s.ok(e.Renew(s.Context(), []driver.Lease{lease(g)})[0])
+		lose()
+		s.ok(e.Release(s.Context(), lease(g)))
+		if err := e.Release(s.Context(), lease(g)); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("the second release: %v", err)
+		}
+	})
+}
+
+// The answer to a break is lost, and a waiter is granted before it is repeated. It keeps the lock.
+func TestRepeatedBreakSparesTheSuccessor(t *testing.T) {
+	play(t, true, func(s scene) {
+		holder, _ := s.client()
+		old := s.acquire(holder, request())
+		next, _ := s.client()
+		granted := make(chan driver.Grant)
+		go func() { granted <- s.acquire(next, waiting()) }()
+		synctest.Wait()
+		breaker, l := s.client()
+		var g driver.Grant
+		l.set(func(l *link) {
+			l.swap = func(execute func() error) error {
+				if err := execute(); err != nil || g.Token > 0 {
+					return err
+				}
+				g = <-granted
+				return fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
+			}
+		})
+		token, err := breaker.Break(s.Context(), name, "stuck")
+		if err != nil || token <= old.Token {
+			t.Errorf("break: token %d after %d, %v", token, old.Token, err)
+		}
+		s.ok(next.Renew(s.Context(), []driver.Lease{lease(g)})[0])
+	})
+}
+
+// Tokens rise although the record was deleted, or has expired because nobody used the name.
+func TestTokensOutliveTheRecord(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, _ := s.client()
+		last := int64(0)
+		for _, end := range []func(){
+			func() {},
+			func() { // delete it by hand
+				rec, err := s.store.Records().Get(s.Context(), key)
+				s.ok(err)
+				_, err = s.store.Records().Swap(s.Context(), key, nil, rec.Version, 1)
+				s.ok(err)
+				time.Sleep(time.Millisecond)
+			},
+			func() {
+				time.Sleep(time.Hour)
+				if rec, err := s.store.Records().Get(s.Context(), key); err != nil || rec.Version != "" {
+					t.Errorf("an hour after its last use there is a record %q, %v", rec.Value, err)
+				}
+			},
+		} {
+			g := s.acquire(e, request())
+			if g.Token <= last {
+				t.Errorf("token %d came after %d", g.Token, last)
+			}
+			last = g.Token
+			s.ok(e.Release(s.Context(), lease(g)))
+			end()
+		}
+	})
+}
+
+// More requests wait than a record has places for. All are granted, and the record stays small.
+func TestManyWaiters(t *testing.T) {
+	const clients, each = 3, 60
+	play(t, true, func(s scene) {
+		holder, _ := s.client()
+		g := s.acquire(holder, request())
+		granted := make(chan int64, clients*each)
+		for range clients {
+			e, _ := s.client()
+			for range each {
+				go func() {
+					g := s.acquire(e, waiting())
+					granted <- g.Token
+					s.ok(e.Release(s.Context(), lease(g)))
+				}()
+			}
+		}
+		time.Sleep(3 * time.Second)
+		list, err := holder.List(s.Context(), driver.Query{})
+		if err != nil || len(list) != 1 || len(list[0].Waiters) != 128 {
+			t.Errorf("the list: %+v, %v", list, err)
+		}
+		s.ok(holder.Release(s.Context(), lease(g)))
+		last := g.Token
+		for range clients * each {
+			token := <-granted
+			if token <= last {
+				t.Errorf("token %d came after %d", token, last)
+			}
+			last = token
+		}
+	})
+}
+
+// A cached record is enough to grant, but not to refuse.
+func TestCachedRecord(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		other, _ := s.client()
+		s.ok(e.Release(s.Context(), lease(s.acquire(e, request()))))
+		g := s.acquire(e, request())
+		before := l.now()
+		l.set(func(l *link) { before.swaps = l.swaps })
+		s.ok(e.Release(s.Context(), lease(g)))
+		g = s.acquire(e, request())
+		l.set(func(l *link) {
+			if n := l.swaps - before.swaps; n != 2 {
+				t.Errorf("a release and an acquire took %d swaps", n)
+			}
+		})
+		if _, err := e.Break(s.Context(), name, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		s.ok(other.Release(s.Context(), lease(s.acquire(other, request()))))
+		s.acquire(e, request())
+		if err := e.Release(s.Context(), lease(g)); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("releasing what was broken: %v", err)
+		}
+	})
+}
+
+// A record that this version does not understand is refused and not overwritten.
+func TestForeignRecords(t *testing.T) {
+	for _, value := range []string{"{", `{"format":2}`, `{"format":1,"name":"another"}`} {
+		play(t, true, func(s scene) {
+			version, err := s.store.Records().Swap(s.Context(), key, []byte(value), "", 0)
+			s.ok(err)
+			e, _ := s.client()
+			if _, err := e.Acquire(s.Context(), waiting()); !errors.Is(err, driver.ErrConfig) {
+				t.Errorf("%s: got %v, want ErrConfig", value, err)
+			}
+			if rec, err := s.store.Records().Get(s.Context(), key); err != nil || rec.Version != version {
+				t.Errorf("%s was replaced by %q, %v", value, rec.Value, err)
+			}
+			if _, err := e.Records().Swap(s.Context(), key, nil, version, 0); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("a program may write the record of a lock: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package recordlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/recordlock"
+)
+
+const (
+	name = "invoice"
+	key  = "fencelock.lock/" + name
+	ttl  = 10 * time.Second
+)
+
+// noClock are records of a store that has no clock, and does not report changes.
+type noClock struct{ driver.Records }
+
+func (noClock) Clock(context.Context) (earliest, latest time.Time, err error) {
+	return earliest, latest, driver.ErrUnsupported
+}
+
+// link is one client's connection to a store. It delays and changes what passes.
+type link struct {
+	driver.Records
+
+	mu     sync.Mutex                    // guards the fields below
+	before time.Duration                 // until a request arrives
+	after  time.Duration                 // until its answer arrives
+	ahead  time.Duration                 // of the store's clock
+	tamper func([]byte) []byte           // changes what is read
+	swap   func(next func() error) error // replaces a Swap; next executes it
+	swaps  int
+}
+
+func (l *link) set(f func(*link)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+}
+
+func (l *link) now() link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return link{before: l.before, after: l.after, ahead: l.ahead, tamper: l.tamper, swap: l.swap}
+}
+
+func (l *link) Get(ctx context.Context, key string) (driver.Record, error) {
+	now := l.now()
+	time.Sleep(now.before)
+	rec, err := l.Records.Get(ctx, key)
+	time.Sleep(now.after)
+	if now.tamper != nil && len(rec.Value) > 0 {
+		rec.Value = now.tamper(rec.Value)
+	}
+	return rec, err
+}
+
+func (l *link) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (next string, err error) {
+	l.set(func(l *link) { l.swaps++ })
+	now := l.now()
+	time.Sleep(now.before)
+	execute := func() error {
+		next, err = l.Records.Swap(context.WithoutCancel(ctx), key, value, version, ttl)
+		return err
+	}
+	if now.swap != nil {
+		err = now.swap(execute)
+		return next, err
+	}
+	err = execute()
+	time.Sleep(now.after)
+	return next, err
+}
+
+func (l *link) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	earliest, latest, err = l.Records.Clock(ctx)
+	ahead := l.now().ahead
+	return earliest.Add(ahead), latest.Add(ahead), err
+}
+
+// scene is a store in a bubble.
+type scene struct {
+	*testing.T
+	store *memlock.Engine
+	clock bool // whether the store has one
+}
+
+// play runs a test in a bubble, on a store with or without a clock.
+func play(t *testing.T, clock bool, test func(s scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(scene{t, memlock.New(nil), clock}) })
+}
+
+// client returns a new client and its connection.
+func (s scene) client() (*recordlock.Engine, *link) {
+	l := &link{Records: s.store.Records()}
+	var records driver.Records = polled{l}
+	if !s.clock {
+		records = noClock{l}
+	}
+	e := recordlock.New(records, nil)
+	s.Cleanup(func() { _ = e.Close() })
+	return e, l
+}
+
+func request() driver.Request {
+	return driver.Request{Name: name, TTL: ttl, Identity: driver.Identity{Host: "here", PID: 1}}
+}
+
+func waiting() driver.Request {
+	req := request()
+	req.Wait = true
+	return req
+}
+
+func lease(g driver.Grant) driver.Lease {
+	return driver.Lease{Name: name, Owner: g.Owner, Token: g.Token, TTL: ttl}
+}
+
+// acquire makes a request that must be granted.
+func (s scene) acquire(e *recordlock.Engine, req driver.Request) driver.Grant {
+	s.Helper()
+	g, err := e.Acquire(s.Context(), req)
+	if err != nil {
+		s.Fatalf("acquire: %v", err)
+	}
+	return g
+}
+
+// ok fails the test on an error.
+func (s scene) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
