@@ -26,6 +26,7 @@ func TestLeaseCountsFromTheAnswer(t *testing.T) {
 			granted <- time.Now()
 		}()
 		time.Sleep(4*time.Second - time.Millisecond)
+		l.set(func(l *link) { l.before = 0 }) // of the requests after the first
 		renewed := time.Now()
 		s.ok(holder.Renew(s.Context(), []driver.Lease{lease(g)})[0])
 		if early := renewed.Add(ttl).Sub(<-granted); early > 0 {
@@ -166,28 +167,20 @@ func TestReturningWaiterKeepsItsPlace(t *testing.T) {
 	play(t, false, func(s scene) {
 		holder, _ := s.client()
 		g := s.acquire(holder, request())
-		keep := time.AfterFunc(0, func() {})
-		defer keep.Stop()
-		stop := make(chan struct{})
-		go func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(ttl / 3):
-					holder.Renew(s.Context(), []driver.Lease{lease(g)})
-				}
-			}
-		}()
 		other, _ := s.client()
 		seen, _ := s.client()
-		for range 20 {
-			ctx, cancel := contextFor(s, time.Second)
-			_, _ = other.Acquire(ctx, waiting())
-			cancel()
+		for range 12 { // longer than a place lasts
+			go func() {
+				ctx, cancel := contextFor(s, 600*time.Millisecond)
+				defer cancel()
+				_, _ = other.Acquire(ctx, waiting())
+			}()
+			time.Sleep(500 * time.Millisecond)
 			if _, err := seen.Acquire(s.Context(), request()); !errors.Is(err, driver.ErrHeld) {
 				t.Fatal(err)
 			}
+			time.Sleep(200 * time.Millisecond)
+			s.ok(holder.Renew(s.Context(), []driver.Lease{lease(g)})[0])
 		}
 		order := make(chan *recordlock.Engine, 2)
 		for _, e := range []*recordlock.Engine{other, seen} {
@@ -196,9 +189,8 @@ func TestReturningWaiterKeepsItsPlace(t *testing.T) {
 				order <- e
 				s.ok(e.Release(s.Context(), lease(g)))
 			}()
-			time.Sleep(time.Second)
+			time.Sleep(500 * time.Millisecond)
 		}
-		close(stop)
 		s.ok(holder.Release(s.Context(), lease(g)))
 		if first := <-order; first != other {
 			t.Error("the second waiter was granted before the first")

@@ -214,7 +214,11 @@ func TestCachedRecord(t *testing.T) {
 		if _, err := e.Break(s.Context(), name, "a test"); err != nil {
 			t.Fatal(err)
 		}
-		s.ok(other.Release(s.Context(), lease(s.acquire(other, request()))))
+		theirs := s.acquire(other, request())
+		if _, err := e.Acquire(s.Context(), request()); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("got %v, want ErrHeld", err)
+		}
+		s.ok(other.Release(s.Context(), lease(theirs)))
 		s.acquire(e, request())
 		if err := e.Release(s.Context(), lease(g)); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("releasing what was broken: %v", err)
