@@ -41,7 +41,7 @@ func (d *desk) newAcquiring(req driver.Request) *acquiring {
 	if req.Limit > 0 {
 		a.entry.Weight = req.Units()
 	}
-	a.job = &job{action: a}
+	a.job = &job{apply: a.apply, acquires: a}
 	return a
 }
 
@@ -105,7 +105,7 @@ func (st *state) seat(a *acquiring, m moment) *holder {
 	h.Since = m.now.UnixMicro()
 	h.renew(m)
 	if a.req.MinHold > 0 {
-		st.Closed = &lease{TTL: a.req.MinHold.Microseconds() + 1, Beat: h.Token}
+		st.Closed = &lease{TTL: a.req.MinHold.Microseconds(), Beat: h.Token}
 		st.Closed.renew(m)
 	}
 	st.Holders = append(st.Holders, h)
@@ -211,13 +211,14 @@ func (a *acquiring) leave() {
 	if d.asked() > silence {
 		a.heard.Unavailable(context.Background(), errSilent)
 	}
-	a.left, a.urgent, a.until = true, true, time.Now().Add(max(a.req.TTL, callLimit))
+	a.left, a.until = true, time.Now().Add(max(a.req.TTL, callLimit))
 	switch {
 	case a.finished(): // with a grant
 		lease := driver.Lease{Name: d.name, Owner: a.grant.Owner, Token: a.grant.Token}
-		d.add(&job{action: leaving{lease: lease}, urgent: true, until: a.until})
+		release := leaving(lease)
+		release.until = a.until
+		d.add(release)
 		delete(d.holds, lease.Owner)
-		a.err = errGone
 	case !a.sent: // the store knows nothing of it
 		d.finish(a.job, errGone)
 	}

@@ -23,33 +23,40 @@ const (
 // for it.
 type storeClock struct {
 	records driver.Records
+	start   func(func()) bool // runs a function in a goroutine
 
 	mu               sync.Mutex // guards the fields below
 	next             time.Time  // when to read again
 	sent, arrived    time.Time  // local times before and after the last reading; zero if there is none
 	earliest, latest time.Time  // the last reading
+	none             bool       // the store has no clock
 }
 
-// moment returns the time by all clocks. It may read the store's clock first.
+// moment returns the time by all clocks. The first call waits for the store's clock. Later ones do
+// not: they read it in the background when that is due.
 func (c *storeClock) moment(ctx context.Context) moment {
-	if c.due(time.Now()) {
+	switch due, first := c.due(time.Now()); {
+	case first:
 		c.read(ctx)
+	case due:
+		c.start(func() { c.read(ctx) }) // ends at the time limit
 	}
 	return c.at(time.Now())
 }
 
-// due reports whether the caller must read the store's clock.
-func (c *storeClock) due(now time.Time) bool {
+// due reports whether the caller must read the store's clock, and whether nobody has before.
+func (c *storeClock) due(now time.Time) (due, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	first = c.next.IsZero()
 	if !c.arrived.IsZero() && !c.usable(now) {
 		c.arrived, c.next = time.Time{}, now
 	}
 	if now.Before(c.next) {
-		return false
+		return false, false
 	}
 	c.next = now.Add(clockPeriod)
-	return true
+	return true, first
 }
 
 // read reads the store's clock. The last reading stays if that fails.
@@ -65,7 +72,7 @@ func (c *storeClock) read(ctx context.Context) {
 	case err == nil:
 		c.sent, c.arrived, c.earliest, c.latest = sent, arrived, earliest, latest
 	case errors.Is(err, driver.ErrUnsupported):
-		c.next = arrived.Add(clockNone)
+		c.none, c.next = true, arrived.Add(clockNone)
 	default:
 		c.next = arrived.Add(clockRetry)
 	}
@@ -84,7 +91,7 @@ func (c *storeClock) usable(now time.Time) bool {
 func (c *storeClock) at(now time.Time) moment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := moment{now: now}
+	m := moment{now: now, none: c.none}
 	if c.usable(now) {
 		drift := now.Sub(c.sent) / clockDrift
 		m.known = true

@@ -65,11 +65,10 @@ type snapshot struct {
 }
 
 // submit gives a job to the desk.
-func (d *desk) submit(j *job) *job {
+func (d *desk) submit(j *job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.add(j)
-	return j
 }
 
 // add is submit for a caller that holds mu.

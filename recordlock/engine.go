@@ -74,7 +74,7 @@ func New(records driver.Records, cfg *Config) *Engine {
 	e.cfg.MaxPoll = cmp.Or(e.cfg.MaxPoll, 250*time.Millisecond)
 	e.cfg.Requests = cmp.Or(e.cfg.Requests, 16)
 	e.awaiter, _ = records.(driver.Awaiter)
-	e.clock.records = records
+	e.clock.records, e.clock.start = records, e.start
 	e.calm, e.urgent = make(chan struct{}, e.cfg.Requests), make(chan struct{}, e.cfg.Requests)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
@@ -114,7 +114,8 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	for i, l := range leases {
 		if errs[i] = ctx.Err(); errs[i] == nil {
 			d := e.desk(l.Name)
-			j := d.submit(&job{action: renewal{l}, urgent: true})
+			j := d.renewal(l)
+			d.submit(j)
 			waits[i] = func() error { return d.await(ctx, j) }
 		}
 	}
@@ -135,7 +136,7 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 	d.mu.Lock()
 	delete(d.holds, lease.Owner) // its end is no loss
 	d.mu.Unlock()
-	return e.do(ctx, lease.Name, leaving{lease: lease})
+	return e.do(ctx, lease.Name, leaving(lease))
 }
 
 // Break ends all acquisitions of name and its minimum hold; see [driver.Breaker].
@@ -155,7 +156,7 @@ func (e *Engine) end(ctx context.Context, name string, b *breaking) (token int64
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	if err := e.do(ctx, name, b); err != nil {
+	if err := e.do(ctx, name, &job{apply: b.apply}); err != nil {
 		return 0, err
 	}
 	return b.token, nil
@@ -166,7 +167,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
 		return err
 	}
-	return e.do(ctx, name, resizing{limit: limit})
+	return e.do(ctx, name, resizing(limit))
 }
 
 // deskLife is how long an idle desk of a free name is kept, with what it knows of the record.

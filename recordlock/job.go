@@ -20,31 +20,21 @@ const (
 	stored                // it is done once the state is stored
 )
 
-// action is what a job does with the state of its name. It may be called several times, each time
-// with a newer state. unsure means that the store may have executed an earlier call.
-type action interface {
-	apply(st *state, m moment, unsure bool) (answer, error)
-	// settle is called when the result of apply counts, with the mutex of the desk held.
-	settle(d *desk, a answer, m moment)
-}
-
-// quiet is for actions that need no settle.
-type quiet struct{}
-
-func (quiet) settle(*desk, answer, moment) {}
-
 // job is one request of a process for one name. Its desk's mutex guards its fields.
 type job struct {
-	action
-	urgent bool          // others wait for it, or it keeps a lease
+	// apply applies the job to a state. It may be called again with a newer one. unsure means that
+	// the store may have executed an earlier attempt.
+	apply    func(st *state, m moment, unsure bool) (answer, error)
+	acquires *acquiring // nil for the jobs that do something else
+
 	until  time.Time     // when it is given up although it may not be done; zero means never
-	after  int64         // the number of the desk's last request when it arrived: what it is refused by must be newer
+	after  int64         // the number of the desk's last request when it arrived; what refuses it must be newer
 	sent   bool          // a Swap was sent that has its changes
 	unsure bool          // the outcome of such a Swap is unknown
 	ended  bool          // its caller has gone
 	done   chan struct{} // closed when err is set
 	err    error
-	heard  driver.Waited // what the store answered to it
+	heard  driver.Waited // what the store has answered to it
 }
 
 // finished reports whether the job is done.
@@ -59,66 +49,57 @@ func (j *job) finished() bool {
 
 func notHeld(name string) error { return fmt.Errorf("%w: %q", driver.ErrNotHeld, name) }
 
-// renewal renews a lease.
-type renewal struct{ lease driver.Lease }
-
-func (r renewal) apply(st *state, m moment, _ bool) (answer, error) {
-	h := st.holder(r.lease.Owner)
-	if h == nil || h.Token != r.lease.Token {
-		return refused, notHeld(st.Name)
-	}
-	h.renew(m)
-	return stored, nil
-}
-
-func (r renewal) settle(d *desk, a answer, m moment) {
-	if h := d.holds[r.lease.Owner]; h != nil && a == stored {
-		h.until = m.now.Add(h.ttl)
-	}
-}
-
-// leaving ends an acquisition.
-type leaving struct {
-	lease driver.Lease
-	quiet
-}
-
-func (l leaving) apply(st *state, _ moment, unsure bool) (answer, error) {
-	h := st.holder(l.lease.Owner)
-	switch {
-	case h != nil && h.Token == l.lease.Token:
-		st.remove(l.lease.Owner)
+// renewal returns a job that renews a lease.
+func (d *desk) renewal(l driver.Lease) *job {
+	return &job{apply: func(st *state, m moment, _ bool) (answer, error) {
+		h := st.holder(l.Owner)
+		if h == nil || h.Token != l.Token {
+			return refused, notHeld(st.Name)
+		}
+		h.renew(m)
+		if own := d.holds[l.Owner]; own != nil {
+			own.until = m.now.Add(own.ttl)
+		}
 		return stored, nil
-	case unsure:
-		return refused, nil // an earlier attempt has ended it
-	}
-	return refused, notHeld(st.Name)
+	}}
 }
 
-// resizing sets the limit of a name.
-type resizing struct {
-	limit int
-	quiet
+// leaving returns a job that ends an acquisition.
+func leaving(l driver.Lease) *job {
+	return &job{apply: func(st *state, _ moment, unsure bool) (answer, error) {
+		h := st.holder(l.Owner)
+		switch {
+		case h != nil && h.Token == l.Token:
+			st.remove(l.Owner)
+			return stored, nil
+		case unsure:
+			return refused, nil // an earlier attempt has ended it
+		}
+		return refused, notHeld(st.Name)
+	}}
 }
 
-func (r resizing) apply(st *state, _ moment, _ bool) (answer, error) {
-	if st.Limit == r.limit {
-		return refused, nil
-	}
-	st.Limit = r.limit
-	return stored, nil
+// resizing returns a job that sets the limit of a name.
+func resizing(limit int) *job {
+	return &job{apply: func(st *state, _ moment, _ bool) (answer, error) {
+		if st.Limit == limit {
+			return refused, nil
+		}
+		st.Limit = limit
+		return stored, nil
+	}}
 }
 
-// breaking ends acquisitions. It ends only those that it has found in the first place, so that a
-// repeated attempt does not end a successor.
+// breaking is a break of the acquisition of one owner, or of all if owner is empty.
 type breaking struct {
-	quiet
-	owner, reason string // no owner means all
+	owner, reason string
 	targets       []string
 	closed        int64 // the beat of the minimum hold
 	token         int64 // the result
 }
 
+// apply ends acquisitions. If it is repeated after an attempt of unknown outcome, it ends only those
+// that it has found before, and no successor.
 func (b *breaking) apply(st *state, m moment, unsure bool) (answer, error) {
 	if !unsure {
 		b.targets, b.closed = nil, 0
@@ -140,26 +121,23 @@ func (b *breaking) apply(st *state, m moment, unsure bool) (answer, error) {
 	st.Last = max(st.Last, b.token)
 	b.token = st.issue(m)
 	for _, owner := range b.targets {
-		if st.holder(owner) != nil {
-			st.remove(owner)
-		}
+		st.remove(owner)
 		if !slices.ContainsFunc(st.Broken, func(o broken) bool { return o.Owner == owner }) {
 			st.Broken = append(st.Broken, broken{owner, b.reason})
 		}
 	}
-	if len(st.Broken) > maxBroken {
-		st.Broken = st.Broken[len(st.Broken)-maxBroken:]
-	}
+	st.Broken = st.Broken[max(0, len(st.Broken)-maxBroken):]
 	return stored, nil
 }
 
 // do gives a job to the desk of a name and waits until it is done or ctx ends.
-func (e *Engine) do(ctx context.Context, name string, a action) error {
+func (e *Engine) do(ctx context.Context, name string, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	d := e.desk(name)
-	return d.await(ctx, d.submit(&job{action: a, urgent: true}))
+	d.submit(j)
+	return d.await(ctx, j)
 }
 
 // await waits for a job. It gives up when ctx ends.

@@ -26,6 +26,7 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 // moment is a reading of all clocks.
 type moment struct {
 	now              time.Time // of this process, with its monotonic reading
+	none             bool      // the store has no clock
 	known            bool      // whether the bounds of the store's clock are known
 	earliest, latest time.Time // the bounds
 }
@@ -43,7 +44,7 @@ type sighting struct {
 //   - or the TTL has passed since the beat by the store's clock and also by the wall clocks. The
 //     lease is safe if one of the two is wrong.
 func (m moment) left(l lease, seen sighting) time.Duration {
-	ttl := micros(l.TTL)
+	ttl := micros(l.TTL + 2) // the record has rounded off less than two microseconds
 	left := ttl - m.now.Sub(seen.at)
 	if m.known && l.Store != 0 {
 		byStore := ttl - m.earliest.Sub(time.UnixMicro(l.Store))

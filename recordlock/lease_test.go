@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -183,12 +184,14 @@ func TestReturningWaiterKeepsItsPlace(t *testing.T) {
 			s.ok(holder.Renew(s.Context(), []driver.Lease{lease(g)})[0])
 		}
 		order := make(chan *recordlock.Engine, 2)
+		var all sync.WaitGroup
+		defer all.Wait()
 		for _, e := range []*recordlock.Engine{other, seen} {
-			go func() {
+			all.Go(func() { // ends when it is granted
 				g := s.acquire(e, waiting())
 				order <- e
 				s.ok(e.Release(s.Context(), lease(g)))
-			}()
+			})
 			time.Sleep(500 * time.Millisecond)
 		}
 		s.ok(holder.Release(s.Context(), lease(g)))

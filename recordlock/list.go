@@ -61,13 +61,21 @@ func (e *Engine) find(ctx context.Context, q driver.Query) (records []driver.Rec
 
 // status returns the status of a name at m.
 func (e *Engine) status(st *state, m moment) driver.Status {
-	seen := e.sightings(st)
+	seen := sightings(nil)
+	e.mu.Lock()
+	d := e.desks[st.Name]
+	e.mu.Unlock()
+	if d != nil { // it may have seen the leases before
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		seen = d.seen
+	}
 	st.prune(m, seen)
 	s := driver.Status{Name: st.Name}
 	for _, h := range st.Holders {
 		s.Holders = append(s.Holders, driver.Holder{
 			Identity: h.identity(), Owner: h.Owner, Token: h.Token, Since: h.since(), Weight: h.Weight,
-			TTL: m.left(h.lease, seen.of(h.Owner, h.lease, m)), Lease: micros(h.TTL),
+			TTL: min(m.left(h.lease, seen.of(h.Owner, h.lease, m)), micros(h.TTL)), Lease: micros(h.TTL),
 		})
 		s.Mode, s.Limit = h.mode(), h.Limit
 	}
@@ -84,26 +92,6 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 		s.NotBefore = m.now.Round(0).Add(m.left(*st.Closed, seen.of(minimum, *st.Closed, m)))
 	}
 	return s
-}
-
-// sightings returns what this process knows about the leases of a name. It has seen those of a name
-// that it uses before.
-func (e *Engine) sightings(st *state) sightings {
-	e.mu.Lock()
-	d := e.desks[st.Name]
-	e.mu.Unlock()
-	if d == nil {
-		return nil
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	seen := sightings{}
-	for id, l := range st.leases() {
-		if s, ok := d.seen[id]; ok && s.beat == l.Beat {
-			seen[id] = s
-		}
-	}
-	return seen
 }
 
 // forgettable reports whether an idle desk knows nothing that is worth keeping: how long it has

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,14 +169,16 @@ func TestManyWaiters(t *testing.T) {
 		holder, _ := s.client()
 		g := s.acquire(holder, request())
 		granted := make(chan int64, clients*each)
+		var all sync.WaitGroup
+		defer all.Wait()
 		for range clients {
 			e, _ := s.client()
 			for range each {
-				go func() {
+				all.Go(func() { // ends when it is granted
 					g := s.acquire(e, waiting())
 					granted <- g.Token
 					s.ok(e.Release(s.Context(), lease(g)))
-				}()
+				})
 			}
 		}
 		time.Sleep(3 * time.Second)

@@ -10,7 +10,8 @@ import (
 
 const (
 	farPlaces  = 8                // waiters from this place on poll equally often
-	holdPolls  = 10               // reads in a TTL that notice that a lock was broken
+	holdPolls  = 5                // reads in a TTL that notice that a lock was broken
+	holdPoll   = 10 * time.Second // the longest pause between them
 	watchPause = 10 * time.Second // between reads beside an Awaiter, whose watch may hang
 )
 
@@ -59,11 +60,11 @@ func (d *desk) plan() (poll, until time.Time) {
 		return time.Now(), time.Time{}
 	}
 	for _, h := range d.holds {
-		pause := min(max(h.ttl/holdPolls, minTTL), callLimit)
+		pause := min(max(h.ttl/holdPolls, minTTL), holdPoll)
 		earlier(&poll, d.last.at.Add(d.jittered(pause)))
 	}
 	for _, j := range d.jobs {
-		if a, ok := j.action.(*acquiring); ok {
+		if a := j.acquires; a != nil {
 			earlier(&poll, d.last.at.Add(d.jittered(d.pauseOf(a))))
 		} else {
 			earlier(&until, time.Now()) // it has just arrived

@@ -35,7 +35,11 @@ func (d *desk) step(ctx context.Context) error {
 				return err
 			}
 		}
-		c, old := d.apply(d.engine.clock.moment(ctx))
+		m := d.engine.clock.moment(ctx)
+		if !m.known && !m.none && d.fresh() {
+			return errNoClock
+		}
+		c, old := d.apply(m)
 		switch {
 		case old:
 			d.forget()
@@ -45,6 +49,17 @@ func (d *desk) step(ctx context.Context) error {
 			return d.store(ctx, c)
 		}
 	}
+}
+
+// errNoClock: the tokens of a name without a record must not be below the clock by which an earlier
+// record has expired.
+var errNoClock = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
+
+// fresh reports whether there is no record.
+func (d *desk) fresh() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last.version == ""
 }
 
 func (d *desk) known() bool {
@@ -97,7 +112,7 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 // enders returns the jobs that end something, or the others. The caller holds mu.
 func (d *desk) enders(those bool) (jobs []*job) {
 	for _, j := range d.jobs {
-		if _, acquires := j.action.(*acquiring); !j.ended && acquires != those {
+		if !j.ended && (j.acquires == nil) == those {
 			jobs = append(jobs, j)
 		}
 	}
@@ -140,7 +155,9 @@ func (d *desk) settle(c *change) {
 		if r.job.finished() {
 			continue // its caller has gone
 		}
-		r.job.settle(d, r.answer, c.moment)
+		if a := r.job.acquires; a != nil {
+			a.settle(d, r.answer, c.moment)
+		}
 		if r.answer == refused || r.answer == stored {
 			d.finish(r.job, r.err)
 		}
@@ -157,7 +174,7 @@ func (d *desk) begin() (number int64, urgent bool, limit time.Duration) {
 	for _, h := range d.holds {
 		limit = min(limit, max(h.ttl/4, minTTL))
 	}
-	return d.number, slices.ContainsFunc(d.jobs, func(j *job) bool { return j.urgent }), limit
+	return d.number, slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires == nil || j.acquires.left }), limit
 }
 
 // read reads the record.
