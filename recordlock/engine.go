@@ -54,6 +54,7 @@ var _ interface {
 	driver.Breaker
 	driver.OwnerBreaker
 	driver.Resizer
+	driver.Inspector
 	driver.RecordKeeper
 } = (*Engine)(nil)
 

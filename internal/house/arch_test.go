@@ -83,7 +83,7 @@ var rooms = []room{
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/retry"}},
 	{folder: "internal/awslogin", imports: []string{}},
-	{folder: "recordlock", imports: []string{"driver", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
+	{folder: "recordlock", imports: []string{"driver", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/faults", "internal/testkit/redistest"}},
@@ -126,6 +126,9 @@ var rooms = []room{
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
 		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "internal/redisfmt", "memlock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+=======
+		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "memlock", "pglock", "recordlock", "redislock", "redlock", "sqlrecords",
+		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys"}},
 	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},

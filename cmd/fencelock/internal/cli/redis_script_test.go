@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
@@ -43,6 +44,7 @@ type serversKey struct{}
 type scriptServers struct {
 	redis    map[string]*redistest.Redis
 	postgres map[string]*pgtest.Postgres
+	mariadb  map[string]*mariadbtest.MariaDB
 	proxies  map[string]*faults.Proxy
 	frozen   map[string]time.Time
 }
@@ -51,6 +53,7 @@ func newScriptServers() *scriptServers {
 	return &scriptServers{
 		redis:    map[string]*redistest.Redis{},
 		postgres: map[string]*pgtest.Postgres{},
+		mariadb:  map[string]*mariadbtest.MariaDB{},
 		proxies:  map[string]*faults.Proxy{},
 		frozen:   map[string]time.Time{},
 	}

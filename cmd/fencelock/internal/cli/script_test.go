@@ -114,6 +114,7 @@ func TestScript(t *testing.T) {
 			"longname":   scriptLongName,
 			"redis":      scriptRedis(t),
 			"pg":         scriptPostgres(t),
+			"mariadb":    scriptMariaDB(t),
 			"ended":      scriptEnded,
 		},
 	})

@@ -9,6 +9,7 @@
 //	redis+cluster://h1,h2
 //	redlock://h1,h2,h3/db   an odd number of independent masters
 //	postgres://host/db      as libpq takes it, postgresql:// too
+//	mysql://host/db         records in a table of MySQL or MariaDB, mariadb:// too
 //
 // The parameters of Redis set fields of redislock.Config and of its client. Durations have the
 // syntax of Go:
@@ -33,6 +34,12 @@
 //	max-ttl=30s             the longest TTL
 //	max-waiters=16          connections for waiting requests
 //	break-wait=2s           how long break waits for holders to release
+//
+// MySQL and MariaDB have these:
+//
+//	table=NAME              the table; fencelock_record by default
+//	tls=on                  TLS; tls=skip-verify does not verify the certificate
+//	timeout=4s              timeout of the first connection
 //
 // A parameter that is unknown, given twice or invalid is refused: a misspelt one would have no
 // effect.
@@ -79,19 +86,21 @@ var schemes = map[string]scheme{
 	"redlock":        {openRedlock, "redlock://[user:password@]host1,host2,host3[/db]"},
 	"postgres":       {openPostgres, "postgres://[user:password@]host[:port]/database"},
 	"postgresql":     {openPostgres, "postgresql://[user:password@]host[:port]/database"},
+	"mysql":          {openMySQL, "mysql://[user:password@]host[:port]/database[?table=NAME]"},
+	"mariadb":        {openMySQL, "mariadb://[user:password@]host[:port]/database[?table=NAME]"},
 }
 
 // Beginnings returns what URLs may start with, for completion.
 func Beginnings() []string {
 	return []string{
 		"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
-		"redlock://", "postgres://", "mem:",
+		"redlock://", "postgres://", "mysql://", "mariadb://", "mem:",
 	}
 }
 
 // Open opens the engine of a URL, and returns a function that closes it within half a second. An
-// empty URL means [DefaultDir]. Open connects to a single Redis or to PostgreSQL, for some seconds
-// at most, so that errors are found early. It does not connect to the servers of Redlock, since
+// empty URL means [DefaultDir]. Open connects to a single Redis, PostgreSQL or MySQL, for some
+// seconds at most, so that errors are found early. It does not connect to the servers of Redlock, since
 // some of them may be down.
 //
 // An error is a single line without passwords. It is ErrUnavailable if the server is unreachable,

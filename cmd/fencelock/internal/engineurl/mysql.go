@@ -1,0 +1,121 @@
+//go:build unix
+
+package engineurl
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/sqlrecords"
+)
+
+// mysqlParameters are the parameters of URLs of MariaDB and MySQL.
+var mysqlParameters = []string{"table", "tls", "timeout"}
+
+// mysqlConnections is the maximum number of connections of a process, and how many of them are kept
+// while they are idle.
+const mysqlConnections, mysqlIdle = 24, 8
+
+// mysqlTarget is a parsed URL of MariaDB or MySQL.
+type mysqlTarget struct {
+	client *mysql.Config
+	table  string
+	limit  time.Duration // of the first connection
+	secrets
+}
+
+// openMySQL connects once, creates the table if there is none, and returns the engine of the URL.
+func openMySQL(ctx context.Context, u *url.URL) (driver.Engine, func() error, error) {
+	target, err := parseMySQL(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dial := dialerOf(ctx); dial != nil {
+		target.client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
+	}
+	connector, err := mysql.NewConnector(target.client)
+	if err != nil {
+		return nil, nil, errors.New(target.hide(err.Error()))
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(mysqlConnections)
+	db.SetMaxIdleConns(mysqlIdle)
+	records := sqlrecords.New(db, sqlrecords.MySQL, &sqlrecords.Config{Table: target.table})
+	engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
+	end := func() error { return closeBoth(engine.Close, func() { _ = db.Close() }) }
+	if err := target.prepare(ctx, records); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return engine, end, nil
+}
+
+// parseMySQL parses a URL. It does not connect.
+func parseMySQL(u *url.URL) (*mysqlTarget, error) {
+	database := strings.TrimPrefix(u.Path, "/")
+	if u.Opaque != "" || u.Fragment != "" || u.Hostname() == "" || database == "" || strings.Contains(u.Host, ",") {
+		return nil, errors.New("the URL needs a host and a database")
+	}
+	q, err := parseKnown(u, mysqlParameters...)
+	if err != nil {
+		return nil, err
+	}
+	t := &mysqlTarget{client: mysql.NewConfig(), table: q.Get("table"), limit: q.duration("timeout", 100*time.Millisecond, "4s")}
+	if t.limit == 0 {
+		t.limit = 4 * time.Second
+	}
+	port := u.Port()
+	if port == "" {
+		port = "3306"
+	}
+	t.client.User = u.User.Username()
+	t.client.Passwd, _ = u.User.Password()
+	t.client.Net, t.client.Addr, t.client.DBName = "tcp", net.JoinHostPort(u.Hostname(), port), database
+	t.client.Timeout = t.limit
+	t.client.Logger = &mysql.NopLogger{} // errors are returned as well
+	switch q.Get("tls") {
+	case "":
+	case "on":
+		t.client.TLSConfig = "true"
+	case "skip-verify":
+		t.client.TLSConfig = "skip-verify"
+	default:
+		q.fail("tls", "write on, or skip-verify")
+	}
+	t.keep(t.client.Passwd)
+	return t, q.err
+}
+
+// prepare connects once, so that an error is reported before a request waits and retries. It
+// creates the table if there is none.
+func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) error {
+	limited, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	_, err := records.Get(limited, "fencelock")
+	if server, ok := errors.AsType[*mysql.MySQLError](err); ok && server.Number == noSuchTable {
+		err = records.Init(limited)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	kind, hint := driver.ErrUnavailable, hintUnreachable
+	if errors.Is(err, driver.ErrConfig) {
+		kind, hint = driver.ErrConfig, "check the user, the password and the database in FENCELOCK_URL; the user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if there is none"
+	}
+	return &HintError{Err: fmt.Errorf("%w: %s", kind, t.hide(driver.OneLine(err).Error())), Hint: hint}
+}
+
+// noSuchTable is the number of the error for a table that does not exist.
+const noSuchTable = 1146
