@@ -127,9 +127,9 @@ sim-long: ## the same, five times as long
 	$(GO) run ./internal/testkit/sim/cmd/sim -events 5000000000
 
 .PHONY: chaos soak
-chaos: cc redis postgres ## ten minutes of faults on real servers of all engines, with tables and pages
+chaos: cc redis postgres mariadb ## ten minutes of faults on real servers of all engines, with tables and pages
 	@.ci/chaos
-soak: cc redis postgres ## the same until a million acquisitions are checked, which takes an hour
+soak: cc redis postgres mariadb ## the same until a million acquisitions are checked, which takes an hour
 	@.ci/chaos 1000000
 
 .PHONY: bench bench-quick

@@ -11,8 +11,8 @@ import (
 )
 
 // Lease identifies an acquisition to a process that is to adopt it; see [Locker.Adopt]. It can be
-// sent as JSON. Whoever has it can take the lock over, so send it only to processes that may. Its
-// fields are
+// sent as JSON. A process that has it can take the lock over, so send it only to processes that may.
+// Its fields are
 //
 //	Name  string
 //	Owner string

@@ -74,6 +74,12 @@ var kinds = map[string]kind{
 		safe:  append([]string{move, move, move, storm, pause, crash, busy, twice}, network...),
 		extra: func(ttl time.Duration, workers int) time.Duration { return time.Duration(workers) * ttl }, // a dead process that waited costs a grant
 	},
+	"mariadb": {
+		start: startMariaDB,
+		url:   "mariadb://root@HOSTS/test?timeout=TTL",
+		safe:  append([]string{storm, pause, crash, clock}, network...),
+		extra: func(ttl time.Duration, _ int) time.Duration { return ttl + 8*time.Second }, // a death after a step of the clock; dead waiters
+	},
 	"postgres": {
 		start: startPostgres,
 		url:   "postgres://postgres@HOSTS/postgres?sslmode=disable&connect_timeout=1&max-ttl=TTL",

@@ -4,15 +4,19 @@ package chaos
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
@@ -92,6 +96,45 @@ const busyScript = `
 local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
 local stop = now() + ARGV[1]
 while now() < stop do end`
+
+func startMariaDB(t hosttest.TB) servers {
+	s := servers{clock: hosttest.ClockIfPossible(t)}
+	m := mariadbtest.StartBy(t, s.clock)
+	s.addrs = []string{m.Addr()}
+	s.pause = func(int) { m.Freeze(t) }
+	s.resume = func(int) { m.Thaw(t) }
+	s.crash = func(int, *rand.Rand) { m.Restart(t) }
+	cfg, err := mysql.ParseDSN(m.DSN("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Logger = &mysql.NopLogger{} // errors are returned as well
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	s.cut = func(int, *rand.Rand) { // a server in trouble cuts nothing
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = 'root' AND id <> connection_id() AND rand() < 0.5")
+		if err != nil {
+			return
+		}
+		var ids []int64
+		for id := int64(0); rows.Next(); {
+			if rows.Scan(&id) == nil {
+				ids = append(ids, id)
+			}
+		}
+		_ = rows.Close()
+		for _, id := range ids {
+			_, _ = db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)) // it may have gone
+		}
+	}
+	return s
+}
 
 func startPostgres(t hosttest.TB) servers {
 	s := servers{clock: hosttest.ClockIfPossible(t)}

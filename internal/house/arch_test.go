@@ -100,8 +100,8 @@ var rooms = []room{
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
 	{folder: "internal/chaos", imports: []string{
-		".", "driver", "chaostest/history", "internal/crew", "internal/faults", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest",
-		"engine libraries", "github.com/jackc/pgx/v5",
+		".", "driver", "chaostest/history", "internal/crew", "internal/faults", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
+		"internal/testkit/redistest", "engine libraries", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5",
 	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},
 	{folder: "internal/testkit/engines", imports: []string{
@@ -124,11 +124,8 @@ var rooms = []room{
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
-		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "internal/redisfmt", "memlock", "pglock", "redislock", "redlock",
-		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
-=======
-		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "memlock", "pglock", "recordlock", "redislock", "redlock", "sqlrecords",
-		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/redisconn", "internal/redisfmt", "memlock", "pglock", "recordlock",
+		"redislock", "redlock", "sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys"}},
 	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},

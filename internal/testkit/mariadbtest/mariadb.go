@@ -28,6 +28,7 @@ const patience = time.Minute
 type MariaDB struct {
 	home hosttest.Home
 	port int
+	env  []string // beside that of the home
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when the server has ended
 }
@@ -42,7 +43,13 @@ pid=$(cat "$1/pid" 2>/dev/null) && test "$pid" -gt 1 &&
 // Start starts a server. Its data survive a crash of the server, but not one of the host.
 func Start(t hosttest.TB) *MariaDB {
 	t.Helper()
-	m := &MariaDB{home: hosttest.NewHome(t, tenant, "mariadb")}
+	return StartBy(t, nil)
+}
+
+// StartBy is Start for a server that uses a clock, also after restarts. The clock may be nil.
+func StartBy(t hosttest.TB, c *hosttest.Clock) *MariaDB {
+	t.Helper()
+	m := &MariaDB{home: hosttest.NewHome(t, tenant, "mariadb"), env: c.Env()}
 	t.Cleanup(func() { m.discard(t) })
 	m.copyTemplate(t)
 	var err error
@@ -62,6 +69,7 @@ func (m *MariaDB) start(t hosttest.TB) error {
 	m.cmd = m.home.Command(program(t, "mariadbd", "mysqld"), append(settings(m.data()),
 		"--port="+strconv.Itoa(m.port), "--bind-address=127.0.0.1", "--socket="+filepath.Join(m.home.Dir, "socket"),
 		"--pid-file="+filepath.Join(m.home.Dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF")...)
+	m.cmd.Env = append(m.cmd.Env, m.env...)
 	m.gone = m.home.Run(t, m.cmd)
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if m.greets() {

@@ -29,7 +29,7 @@ type Part struct {
 	Local bool     // the engine makes no connections over a network
 	Hosts []string // of the servers, or those of its Sentinels
 
-	// sweep counts the keys, rows or files of the part, and deletes them if it is told to.
+	// sweep counts the keys, rows or files of the part, and deletes them if remove is true.
 	sweep func(ctx context.Context, remove bool) (int, error)
 }
 

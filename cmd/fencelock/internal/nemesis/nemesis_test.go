@@ -41,7 +41,7 @@ const (
 )
 
 func TestNemesis(t *testing.T) {
-	length, names := shortLength, []string{"files", "redis", "redlock", "postgres", "sentinel-quarantine", "cluster"}
+	length, names := shortLength, []string{"files", "redis", "redlock", "postgres", "mariadb", "sentinel-quarantine", "cluster"}
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		length, names = 20*time.Minute, chaos.Engines()
 	}
