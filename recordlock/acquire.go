@@ -23,8 +23,7 @@ type acquiring struct {
 	place  waiter // what it has joined with; it counts once that is stored
 	left   bool   // its caller has gone
 	grant  driver.Grant
-	now    driver.WaitInfo // what it has found in the last state
-	first  driver.WaitInfo // what it had found when queued was closed
+	found  driver.WaitInfo // what it has found in the last state
 	told   bool
 	queued chan struct{} // closed when told is set: the request waits
 }
@@ -75,7 +74,7 @@ func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
 	if place < 0 && (len(st.Waiters) < maxWaiters || a.ticket > 0) {
 		place, result = st.join(a, m), joins
 	}
-	a.now = driver.WaitInfo{Position: place + 1, Held: held}
+	a.found = driver.WaitInfo{Position: place + 1, Held: held}
 	return result, nil
 }
 
@@ -88,12 +87,12 @@ func (a *acquiring) settle(d *desk, result answer, m moment) {
 			d.holds[a.entry.Owner] = &hold{until: m.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
 		}
 	case result == waits, result == joins:
-		a.heard.Held(a.now.Held)
+		a.heard.Held(a.found.Held)
 		if result == joins {
 			a.ticket, a.entry.Since = a.place.Ticket, a.place.Since
 		}
 		if !a.told {
-			a.told, a.first = true, a.now
+			a.told = true
 			close(a.queued)
 		}
 	}
@@ -128,13 +127,10 @@ func (st *state) join(a *acquiring, m moment) (place int) {
 	return place
 }
 
-// granted prepares the result. It counts once the state is stored.
+// granted prepares the result. It counts once the state is stored. The holders are ordered by their
+// tokens.
 func (a *acquiring) granted(st *state, h *holder, m moment) {
-	floor := h.Token
-	for _, o := range st.Holders {
-		floor = min(floor, o.Token)
-	}
-	a.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: floor, Sent: m.now, TTL: a.req.TTL}
+	a.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: st.Holders[0].Token, Sent: m.now, TTL: a.req.TTL}
 }
 
 // inWay returns what keeps a request from being granted.
@@ -164,6 +160,9 @@ func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
 // record.
 const leaveLimit = time.Second
 
+// tryLimit is how long a request that does not wait is retried while the store is unreachable.
+const tryLimit = 5 * time.Second
+
 // Acquire makes one acquisition; see [driver.Engine].
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	err := req.Check(e.Traits())
@@ -172,6 +171,11 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	}
 	if err != nil {
 		return driver.Grant{}, err
+	}
+	if !req.Wait {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, tryLimit)
+		defer cancel()
 	}
 	a := e.desk(req.Name).newAcquiring(req)
 	answered := false
@@ -189,7 +193,10 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 		case <-queued:
 			queued = nil
 			if req.OnWait != nil {
-				req.OnWait(a.first)
+				a.desk.mu.Lock()
+				found := a.found
+				a.desk.mu.Unlock()
+				req.OnWait(found)
 			}
 		case <-ctx.Done():
 			answered = true

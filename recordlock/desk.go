@@ -41,11 +41,11 @@ type desk struct {
 	idle    time.Time // when the goroutine ended
 
 	doubt *string // the version from which a Swap of unknown outcome may still be executed; nil if none
+	watch watch
 
 	// The goroutine alone uses the rest.
 	pause     *retry.Backoff // after failures and conflicts
 	conflicts int            // since the last success
-	watch     watch
 }
 
 // hold is an acquisition of this process whose holder is notified if it is lost.
@@ -112,7 +112,6 @@ func (d *desk) asked() time.Duration {
 func (d *desk) run() {
 	ctx := d.engine.ctx
 	d.pause = retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
-	defer d.watch.stop()
 	for {
 		if !d.busy() {
 			return
@@ -154,7 +153,9 @@ func (d *desk) busy() bool {
 		}
 	}
 	d.works = len(d.jobs)+len(d.holds) > 0
-	d.idle = now
+	if d.idle = now; !d.works {
+		d.watch.stop()
+	}
 	return d.works
 }
 

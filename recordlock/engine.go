@@ -192,20 +192,3 @@ func (e *Engine) desk(name string) *desk {
 	}
 	return d
 }
-
-// call makes one request to the store, when there is room for it.
-func (e *Engine) call(ctx context.Context, urgent bool, limit time.Duration, request func(context.Context) error) error {
-	room := e.calm
-	if urgent {
-		room = e.urgent
-	}
-	select {
-	case room <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-room }()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return request(ctx)
-}

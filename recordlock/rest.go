@@ -19,9 +19,8 @@ const (
 // or a read that is due.
 func (d *desk) rest(ctx context.Context) {
 	poll, until := d.plan()
-	var news <-chan news
 	if d.engine.awaiter != nil && !poll.IsZero() {
-		news = d.follow(ctx)
+		d.follow(ctx)
 	}
 	if poll.IsZero() && until.IsZero() {
 		return // there is nothing left
@@ -33,9 +32,6 @@ func (d *desk) rest(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-d.wake:
-		return
-	case n := <-news:
-		d.hear(n)
 		return
 	case <-ctx.Done():
 		return
@@ -102,40 +98,30 @@ func (d *desk) jittered(pause time.Duration) time.Duration {
 	return pause*3/4 + retry.Jitter(pause/2)
 }
 
-// watch waits for one change of a record.
+// watch is a call of Await that is in progress.
 type watch struct {
 	version string
-	news    chan news
 	cancel  context.CancelFunc // nil if there is none
 }
 
-// news is a change that a watch has reported.
-type news struct {
-	record  driver.Record
-	number  int64 // of the request
-	arrived time.Time
-}
-
-// follow returns a channel that gets the next change of the record.
-func (d *desk) follow(ctx context.Context) <-chan news {
+// follow waits in the background for the next change of the record.
+func (d *desk) follow(ctx context.Context) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	version := d.last.version
+	if d.watch.cancel != nil && d.watch.version == version {
+		return
+	}
+	d.watch.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	d.watch = watch{version, cancel}
 	d.number++
 	number := d.number
-	d.mu.Unlock()
-	w := &d.watch
-	if w.cancel != nil && w.version == version {
-		return w.news
-	}
-	w.stop()
-	ctx, w.cancel = context.WithCancel(ctx)
-	w.version, w.news = version, make(chan news, 1)
-	out := w.news
 	d.engine.start(func() { // ends when the record has changed, or when the desk cancels it
 		for pause := retry.NewBackoff(100*time.Millisecond, 5*time.Second); ; {
 			rec, err := d.engine.awaiter.Await(ctx, d.key, version)
-			if err == nil {
-				out <- news{rec, number, time.Now()}
+			if arrived := time.Now(); err == nil && ctx.Err() == nil {
+				d.hear(version, rec, number, arrived)
 				return
 			}
 			if !pause.Wait(ctx) {
@@ -143,20 +129,24 @@ func (d *desk) follow(ctx context.Context) <-chan news {
 			}
 		}
 	})
-	return out
 }
 
-// hear keeps a reported change, unless the desk has seen another one since. A state that is older
-// than one that the desk has seen could lack its holders.
-func (d *desk) hear(n news) {
-	version := d.watch.version
-	d.watch.stop()
+// hear keeps a change that was reported after a version, unless the desk has seen another one
+// since. An older state than the last one could lack holders of this process.
+func (d *desk) hear(version string, rec driver.Record, number int64, arrived time.Time) {
+	st, err := decode(d.name, rec.Value)
+	var lost []func()
+	defer func() { callAll(lost) }() // without the mutex
 	d.mu.Lock()
-	current := d.last.state != nil && d.last.version == version
-	d.mu.Unlock()
-	if !current || d.took(n.record, n.number, n.arrived, nil) != nil {
-		d.forget()
+	defer d.mu.Unlock()
+	if d.last.version != version || d.last.state == nil {
+		return
 	}
+	d.watch.stop()
+	if d.last.state = nil; err == nil { // if it is wrong, reading it returns the error
+		lost = d.took(st, rec.Version, number, arrived)
+	}
+	d.ring()
 }
 
 // stop ends the watch.

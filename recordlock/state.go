@@ -150,21 +150,16 @@ func (st *state) checkLimit(e entry) error {
 	if !e.Shared {
 		return nil
 	}
-	check := func(o entry) error {
+	for i := range len(st.Holders) + len(st.Waiters) {
+		o := e
+		if i < len(st.Holders) {
+			o = st.Holders[i].entry
+		} else {
+			o = st.Waiters[i-len(st.Holders)].entry
+		}
 		agreed := o.Limit == e.Limit || st.Limit > 0 && o.Limit > 0 && e.Limit > 0
-		if o.Shared && o.Owner != e.Owner && !agreed {
+		if o.Shared && !agreed {
 			return driver.LimitError(st.Name, o.Limit, e.Limit)
-		}
-		return nil
-	}
-	for _, h := range st.Holders {
-		if err := check(h.entry); err != nil {
-			return err
-		}
-	}
-	for _, w := range st.Waiters {
-		if err := check(w.entry); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -164,48 +164,52 @@ func (d *desk) settle(c *change) {
 	}
 }
 
-// begin counts a request to the store.
-func (d *desk) begin() (number int64, urgent bool, limit time.Duration) {
+// call makes one request to the store, when there is room for it. It returns the number of the
+// request, and when the answer arrived.
+func (d *desk) call(ctx context.Context, request func(context.Context) error) (number int64, arrived time.Time, err error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.number++
-	d.sent = time.Now()
-	limit = callLimit
+	number, d.sent = d.number, time.Now()
+	limit, room := callLimit, d.engine.calm
 	for _, h := range d.holds {
 		limit = min(limit, max(h.ttl/4, minTTL))
 	}
-	return d.number, slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires == nil || j.acquires.left }), limit
+	if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires == nil || j.acquires.left }) {
+		room = d.engine.urgent // it keeps a lease, or others wait for it
+	}
+	d.mu.Unlock()
+	select {
+	case room <- struct{}{}:
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		err = request(ctx)
+		cancel()
+		<-room
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sent = time.Time{}
+	return number, time.Now(), err
 }
 
-// read reads the record.
+// read reads the record. Leases that the answer shows for the first time count from its arrival,
+// since their holders may have renewed them until shortly before.
 func (d *desk) read(ctx context.Context) error {
-	number, urgent, limit := d.begin()
 	var rec driver.Record
-	err := d.engine.call(ctx, urgent, limit, func(ctx context.Context) (err error) {
+	number, arrived, err := d.call(ctx, func(ctx context.Context) (err error) {
 		rec, err = d.engine.records.Get(ctx, d.key)
 		return err
 	})
-	return d.took(rec, number, time.Now(), err)
-}
-
-// took keeps an answer to a read that arrived at a time. Leases that it shows for the first time
-// count from then: the store may have answered at the last moment before.
-func (d *desk) took(rec driver.Record, number int64, arrived time.Time, err error) error {
-	var st *state
-	if err == nil {
-		st, err = decode(d.name, rec.Value)
-	}
-	d.mu.Lock()
-	d.sent = time.Time{}
 	if err != nil {
-		d.mu.Unlock()
 		return err
 	}
-	if d.doubt != nil && *d.doubt != rec.Version {
-		d.doubt = nil
+	st, err := decode(d.name, rec.Value)
+	if err != nil {
+		return err
 	}
-	d.keep(st, rec.Version, number, arrived)
-	lost := d.lost(st, arrived)
+	d.mu.Lock()
+	lost := d.took(st, rec.Version, number, arrived)
 	d.mu.Unlock()
 	callAll(lost)
 	return nil
@@ -217,13 +221,18 @@ func callAll(callbacks []func()) {
 	}
 }
 
-// keep keeps a state as the last one. The caller holds mu.
-func (d *desk) keep(st *state, version string, number int64, at time.Time) {
+// took keeps a state as the last one, and returns the callbacks of holders that it lacks. The caller
+// holds mu.
+func (d *desk) took(st *state, version string, number int64, at time.Time) (lost []func()) {
+	if d.doubt != nil && *d.doubt != version {
+		d.doubt = nil
+	}
 	if d.last.holders != st.holders() {
 		d.changed = at
 	}
 	d.last = snapshot{st, st.holders(), version, number, at}
 	d.seen.note(st, at)
+	return d.lost(st, at)
 }
 
 // holders identifies the holders and the first waiter.
@@ -263,25 +272,20 @@ func (d *desk) store(ctx context.Context, c *change) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 	}
-	number, urgent, limit := d.begin()
 	var version string
-	err = d.engine.call(ctx, urgent, limit, func(ctx context.Context) (err error) {
+	number, arrived, err := d.call(ctx, func(ctx context.Context) (err error) {
 		version, err = d.engine.records.Swap(ctx, d.key, value, c.version, c.state.lone(c.moment))
 		return err
 	})
-	now := time.Now()
 	var lost []func()
 	defer func() { callAll(lost) }() // without the mutex
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sent = time.Time{}
 	switch {
 	case err == nil:
-		d.doubt = nil
 		d.beat = c.moment.now
-		d.keep(c.state, version, number, now)
 		d.settle(c)
-		lost = d.lost(c.state, now)
+		lost = d.took(c.state, version, number, arrived)
 		return nil
 	case errors.Is(err, driver.ErrConflict):
 	case !final(err): // it may have been stored, or may still be
