@@ -114,7 +114,7 @@ func (st *state) seat(a *acquiring, m moment) *holder {
 // join gives the request a place among the waiters. One whose process was taken for dead returns
 // to its old place.
 func (st *state) join(a *acquiring, m moment) (place int) {
-	w := waiter{a.entry, a.ticket, a.desk.engine.id}
+	w := waiter{a.entry, a.ticket, a.desk.id}
 	if w.Ticket == 0 {
 		w.Since, w.Ticket = m.now.UnixMicro(), m.now.UnixMicro()
 		if n := len(st.Waiters); n > 0 {
@@ -215,7 +215,7 @@ func (a *acquiring) leave() {
 	if a.finished() && a.err != nil {
 		return
 	}
-	if d.asked() > silence {
+	if !d.sent.IsZero() && time.Since(d.sent) > silence {
 		a.heard.Unavailable(context.Background(), errSilent)
 	}
 	a.left, a.until = true, time.Now().Add(max(a.req.TTL, callLimit))

@@ -23,6 +23,7 @@ var errSilent = fmt.Errorf("%w: the store does not answer", driver.ErrUnavailabl
 // or holders to notify, a goroutine applies all of its jobs to a copy of the record and stores that.
 type desk struct {
 	engine *Engine
+	id     string // of this desk among the clients of the record
 	name   string
 	key    string
 	wake   chan struct{} // has a value if there is something new
@@ -40,8 +41,9 @@ type desk struct {
 	changed time.Time // when the holders were last seen to change
 	idle    time.Time // when the goroutine ended
 
-	doubt *string // the version from which a Swap of unknown outcome may still be executed; nil if none
-	watch watch
+	doubt   *string            // the version from which a Swap of unknown outcome may still be executed; nil if none
+	watched string             // the version from which the desk awaits a change
+	unwatch context.CancelFunc // ends that; nil if there is nothing to end
 
 	// The goroutine alone uses the rest.
 	pause     *retry.Backoff // after failures and conflicts
@@ -58,7 +60,8 @@ type hold struct {
 // snapshot is a state of the record.
 type snapshot struct {
 	state   *state // nil if it is not known
-	holders string // identifies the holders
+	token   int64  // the last one
+	holders int
 	version string
 	number  int64 // of the request that showed it
 	at      time.Time
@@ -98,14 +101,6 @@ func (d *desk) finish(j *job, err error) {
 	j.err, j.ended = err, true
 	close(j.done)
 	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
-}
-
-// asked returns for how long the store has not answered. The caller holds mu.
-func (d *desk) asked() time.Duration {
-	if d.sent.IsZero() {
-		return 0
-	}
-	return time.Since(d.sent)
 }
 
 // run works until there is nothing to do.
@@ -154,7 +149,7 @@ func (d *desk) busy() bool {
 	}
 	d.works = len(d.jobs)+len(d.holds) > 0
 	if d.idle = now; !d.works {
-		d.watch.stop()
+		d.stop()
 	}
 	return d.works
 }

@@ -3,8 +3,8 @@ package recordlock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -34,7 +34,6 @@ type Engine struct {
 	records driver.Records
 	awaiter driver.Awaiter // nil if the records have none
 	cfg     Config
-	id      string // of this client among waiters
 	clock   storeClock
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -65,7 +64,7 @@ const minTTL = 500 * time.Millisecond
 
 // New returns an engine on records; cfg may be nil. It does no I/O.
 func New(records driver.Records, cfg *Config) *Engine {
-	e := &Engine{records: records, id: fmt.Sprintf("%013x", rand.Uint64()>>12), desks: map[string]*desk{}}
+	e := &Engine{records: records, desks: map[string]*desk{}}
 	if cfg != nil {
 		e.cfg = *cfg
 	}
@@ -171,6 +170,9 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.do(ctx, name, resizing(limit))
 }
 
+// newID returns the id of a desk. It is shorter than an owner.
+func newID() string { return rand.Text()[:13] }
+
 // deskLife is how long an idle desk of a free name is kept, with what it knows of the record.
 const deskLife = time.Minute
 
@@ -187,7 +189,7 @@ func (e *Engine) desk(name string) *desk {
 	}
 	d := e.desks[name]
 	if d == nil {
-		d = &desk{engine: e, name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*hold{}, seen: sightings{}}
+		d = &desk{engine: e, id: newID(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*hold{}, seen: sightings{}, idle: time.Now()}
 		e.desks[name] = d
 	}
 	return d

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -122,11 +121,8 @@ func (b *breaking) apply(st *state, m moment, unsure bool) (answer, error) {
 	b.token = st.issue(m)
 	for _, owner := range b.targets {
 		st.remove(owner)
-		if !slices.ContainsFunc(st.Broken, func(o broken) bool { return o.Owner == owner }) {
-			st.Broken = append(st.Broken, broken{owner, b.reason})
-		}
 	}
-	st.Broken = st.Broken[max(0, len(st.Broken)-maxBroken):]
+	st.Reason = b.reason
 	return stored, nil
 }
 

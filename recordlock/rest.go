@@ -38,7 +38,9 @@ func (d *desk) rest(ctx context.Context) {
 	case <-timer.C:
 	}
 	if !poll.IsZero() && !time.Now().Before(poll) {
-		d.forget()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.last.state = nil
 	}
 }
 
@@ -72,7 +74,7 @@ func (d *desk) plan() (poll, until time.Time) {
 	if !d.next.IsZero() {
 		earlier(&until, d.next)
 	}
-	if l, ok := d.last.state.Clients[d.engine.id]; ok {
+	if l, ok := d.last.state.Clients[d.id]; ok {
 		earlier(&until, d.beat.Add(micros(l.TTL)/3))
 	}
 	return poll, until
@@ -98,23 +100,17 @@ func (d *desk) jittered(pause time.Duration) time.Duration {
 	return pause*3/4 + retry.Jitter(pause/2)
 }
 
-// watch is a call of Await that is in progress.
-type watch struct {
-	version string
-	cancel  context.CancelFunc // nil if there is none
-}
-
 // follow waits in the background for the next change of the record.
 func (d *desk) follow(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	version := d.last.version
-	if d.watch.cancel != nil && d.watch.version == version {
+	if d.unwatch != nil && d.watched == version {
 		return
 	}
-	d.watch.stop()
-	ctx, cancel := context.WithCancel(ctx)
-	d.watch = watch{version, cancel}
+	d.stop()
+	ctx, d.unwatch = context.WithCancel(ctx)
+	d.watched = version
 	d.number++
 	number := d.number
 	d.engine.start(func() { // ends when the record has changed, or when the desk cancels it
@@ -142,17 +138,17 @@ func (d *desk) hear(version string, rec driver.Record, number int64, arrived tim
 	if d.last.version != version || d.last.state == nil {
 		return
 	}
-	d.watch.stop()
+	d.stop()
 	if d.last.state = nil; err == nil { // if it is wrong, reading it returns the error
 		lost = d.took(st, rec.Version, number, arrived)
 	}
 	d.ring()
 }
 
-// stop ends the watch.
-func (w *watch) stop() {
-	if w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
+// stop ends follow. The caller holds mu.
+func (d *desk) stop() {
+	if d.unwatch != nil {
+		d.unwatch()
+		d.unwatch = nil
 	}
 }

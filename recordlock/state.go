@@ -14,7 +14,6 @@ import (
 const (
 	format     = 1    // of the records that this version writes
 	maxWaiters = 128  // in a record; with more, each change costs more than a place is worth
-	maxBroken  = 16   // breaks that a record remembers
 	maxText    = 1024 // bytes of a note or a reason that are stored
 )
 
@@ -28,7 +27,7 @@ type state struct {
 	Holders []holder         `json:"holders,omitempty"` // oldest first
 	Waiters []waiter         `json:"waiters,omitempty"` // next first
 	Clients map[string]lease `json:"clients,omitempty"` // the processes with waiters; their places last as long
-	Broken  []broken         `json:"broken,omitempty"`  // the last breaks, so that their holders learn the reason
+	Reason  string           `json:"reason,omitempty"`  // of the last break
 }
 
 // entry is a request in a record.
@@ -56,11 +55,6 @@ type waiter struct {
 	Client string `json:"client"`
 }
 
-type broken struct {
-	Owner  string `json:"owner"`
-	Reason string `json:"reason,omitempty"`
-}
-
 // decode reads the value of a record. No value is a name that nobody uses.
 func decode(name string, value []byte) (*state, error) {
 	st := &state{Format: format, Name: name}
@@ -85,7 +79,7 @@ func (st *state) encode() ([]byte, error) { return json.Marshal(st) }
 // clone returns a copy that can be changed.
 func (st *state) clone() *state {
 	c := *st
-	c.Holders, c.Waiters, c.Broken = slices.Clone(st.Holders), slices.Clone(st.Waiters), slices.Clone(st.Broken)
+	c.Holders, c.Waiters = slices.Clone(st.Holders), slices.Clone(st.Waiters)
 	c.Clients = maps.Clone(st.Clients)
 	return &c
 }

@@ -30,21 +30,17 @@ type result struct {
 // refused by a state from before the job arrived.
 func (d *desk) step(ctx context.Context) error {
 	for {
-		if !d.known() {
-			if err := d.read(ctx); err != nil {
-				return err
-			}
-		}
 		m := d.engine.clock.moment(ctx)
-		if !m.known && !m.none && d.fresh() {
-			return errNoClock
-		}
 		c, old := d.apply(m)
 		switch {
 		case old:
-			d.forget()
+			if err := d.read(ctx); err != nil {
+				return err
+			}
 		case c == nil:
 			return nil
+		case c.version == "" && !m.known && !m.none:
+			return errNoClock
 		default:
 			return d.store(ctx, c)
 		}
@@ -55,53 +51,33 @@ func (d *desk) step(ctx context.Context) error {
 // record has expired.
 var errNoClock = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
-// fresh reports whether there is no record.
-func (d *desk) fresh() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.last.version == ""
-}
-
-func (d *desk) known() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.last.state != nil
-}
-
-// forget makes the next step read the record.
-func (d *desk) forget() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last.state = nil
-}
-
 // apply applies all jobs to the last state. It returns what has to be stored. If nothing has to be,
 // it gives the jobs their answers, unless old reports that these need a newer state.
 func (d *desk) apply(m moment) (c *change, old bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.last.state == nil {
+		return nil, true
+	}
 	st := d.last.state.clone()
 	d.next = time.Time{}
 	if left := st.prune(m, d.seen); left > 0 {
 		d.next = m.now.Add(left)
 	}
 	c = &change{state: st, version: d.last.version, moment: m}
-	changed := d.doubt != nil                                          // a Swap of unknown outcome that arrives later must find another version
+	// A Swap of unknown outcome must find another version if the store executes it later.
+	changed := d.doubt != nil
 	for _, j := range slices.Concat(d.enders(true), d.enders(false)) { // a release frees the name for a waiter
 		a, err := j.apply(st, m, j.unsure)
 		c.results = append(c.results, result{j, a, err})
 		changed = changed || a == joins || a == stored
 		old = old || a == refused && d.last.number <= j.after
 	}
-	if d.keepPlaces(st, m, changed) {
-		changed = true
-	}
-	switch {
-	case !changed && !old:
-		d.settle(c)
-		return nil, false
-	case !changed:
-		return nil, true
+	if changed = d.keepPlaces(st, m, changed) || changed; !changed {
+		if !old {
+			d.settle(c)
+		}
+		return nil, old
 	}
 	for _, r := range c.results {
 		r.job.sent = r.job.sent || r.answer == joins || r.answer == stored
@@ -119,18 +95,22 @@ func (d *desk) enders(those bool) (jobs []*job) {
 	return jobs
 }
 
-// keepPlaces renews the places of this process among the waiters when that is due, or if the state
-// is stored anyway. It reports whether it is due. The caller holds mu.
+// keepPlaces renews the places of the desk among the waiters when that is due, or if the state is
+// stored anyway. It reports whether it is due. It removes places that nobody needs: those of requests
+// that could not leave in time, and would be kept otherwise. The caller holds mu.
 func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
+	st.Waiters = slices.DeleteFunc(st.Waiters, func(w waiter) bool {
+		return w.Client == d.id && !slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.entry.Owner == w.Owner })
+	})
 	waiting := map[string]bool{}
 	for _, w := range st.Waiters {
 		waiting[w.Client] = true
 	}
 	maps.DeleteFunc(st.Clients, func(id string, _ lease) bool { return !waiting[id] })
-	if !waiting[d.engine.id] {
+	if !waiting[d.id] {
 		return false
 	}
-	l := st.Clients[d.engine.id]
+	l := st.Clients[d.id]
 	due := m.now.Sub(d.beat) >= micros(l.TTL)/3
 	if due || anyway {
 		l.TTL = placeTTL(len(waiting)).Microseconds()
@@ -138,7 +118,7 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 		if st.Clients == nil {
 			st.Clients = map[string]lease{}
 		}
-		st.Clients[d.engine.id] = l
+		st.Clients[d.id] = l
 	}
 	return due
 }
@@ -227,24 +207,12 @@ func (d *desk) took(st *state, version string, number int64, at time.Time) (lost
 	if d.doubt != nil && *d.doubt != version {
 		d.doubt = nil
 	}
-	if d.last.holders != st.holders() {
+	if d.last.token != st.Last || d.last.holders != len(st.Holders) {
 		d.changed = at
 	}
-	d.last = snapshot{st, st.holders(), version, number, at}
+	d.last = snapshot{st, st.Last, len(st.Holders), version, number, at}
 	d.seen.note(st, at)
 	return d.lost(st, at)
-}
-
-// holders identifies the holders and the first waiter.
-func (st *state) holders() string {
-	text := ""
-	for _, h := range st.Holders {
-		text += h.Owner
-	}
-	if len(st.Waiters) > 0 {
-		text += "," + st.Waiters[0].Owner
-	}
-	return text
 }
 
 // lost returns the callbacks of holders of this process that are not in the state. The caller holds
@@ -256,10 +224,8 @@ func (d *desk) lost(st *state, now time.Time) (callbacks []func()) {
 		}
 		delete(d.holds, owner)
 		cause := fmt.Errorf("%w: the lease of %q has expired", driver.ErrLost, d.name)
-		if i := slices.IndexFunc(st.Broken, func(b broken) bool { return b.Owner == owner }); i >= 0 {
-			cause = fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, d.name, cmp.Or(st.Broken[i].Reason, "no reason given"))
-		} else if now.Before(h.until) {
-			cause = fmt.Errorf("%w: %q was broken, or its record was deleted", driver.ErrBroken, d.name)
+		if now.Before(h.until) { // nobody else may end it
+			cause = fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, d.name, cmp.Or(st.Reason, "no reason given"))
 		}
 		callbacks = append(callbacks, func() { h.lost(cause) })
 	}
