@@ -27,7 +27,7 @@ type Home struct {
 
 // A Tenant is a kind of server that runs in a Home.
 type Tenant struct {
-	Users []string // users to run as if the test runs as root; the first that exists is used
+	Users []string // users to run as if the test runs as root; the first that exists is used; none if root will do
 	Stop  string   // a shell script that ends whatever runs in the directory $1
 }
 
@@ -57,7 +57,7 @@ func NewHome(t TB, tenant Tenant, what string) Home {
 // unprivileged returns the user to run servers as, nil if we are not root.
 func (tenant Tenant) unprivileged(t TB) *syscall.Credential {
 	t.Helper()
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 || len(tenant.Users) == 0 {
 		return nil
 	}
 	for _, name := range tenant.Users {

@@ -5,6 +5,7 @@ package redistest
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -32,15 +33,21 @@ type Redis struct {
 	sentinel bool
 	settings []string // as given: "--name", "value", ...
 	port     int
-	dir      string
+	home     hosttest.Home
 	tls      *tls.Config // how Do connects; nil without TLS
 	password string
 	env      []string // of the server, beside ours
 
-	mu     sync.Mutex // guards server, frozen
-	server *server    // nil while stopped
+	mu     sync.Mutex    // guards the rest
+	cmd    *exec.Cmd     // of the server; nil while stopped
+	gone   chan struct{} // closed when cmd has ended
 	frozen bool
 }
+
+// tenant is a server, which removes its file when it ends in order.
+var tenant = hosttest.Tenant{Stop: `
+pid=$(cat "$1"/pid 2>/dev/null) && test "$pid" -gt 1 || exit 0
+case $(ps -ww -o args= -p "$pid") in *redis* | *valkey*) kill -KILL "$pid" ;; esac`}
 
 // StartRedis starts a server without persistence on a free port of 127.0.0.1. The args are further
 // settings as on its command line: "--appendonly", "yes". They override the defaults.
@@ -65,23 +72,26 @@ func (r *Redis) launch(t hosttest.TB) {
 		t.Fatal(err)
 	}
 	r.exe, r.password = exe, setting(r.settings, "--requirepass")
-	if r.dir == "" {
-		r.dir = hosttest.Dir(t, "fencelock-redis-")
-	}
-	t.Cleanup(func() { r.cleanup(t) })
+	r.home = hosttest.NewHome(t, tenant, "redis")
+	t.Cleanup(func() {
+		if err := r.end(syscall.SIGKILL); err != nil {
+			t.Errorf("end %s: %v", r.Addr(), err)
+		}
+		r.home.Remove(t)
+	})
 	for range 20 {
 		r.port = hosttest.FreePort(t)
 		if err := os.WriteFile(r.config(), r.configText(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err = r.start(); err == nil {
+		if err = r.start(t); err == nil {
 			return
 		}
-		if !strings.Contains(r.log(), "in use") {
+		if !strings.Contains(r.home.Log(), "in use") {
 			break
 		}
 	}
-	t.Fatalf("start %s: %v\n%s", exe, err, r.log())
+	t.Fatalf("start %s: %v\n%s", exe, err, r.home.Log())
 }
 
 // redisExecutable finds the server program: that of FENCELOCK_REDIS, or the one that
@@ -126,13 +136,14 @@ func setting(args []string, name string) (value string) {
 
 func addr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-func (r *Redis) config() string { return filepath.Join(r.dir, "redis.conf") }
+func (r *Redis) config() string  { return filepath.Join(r.home.Dir, "redis.conf") }
+func (r *Redis) pidfile() string { return filepath.Join(r.home.Dir, "pid") }
 
 // configText writes the configuration as a file and not as arguments, because
 // Sentinel and CONFIG REWRITE must be able to change it.
 func (r *Redis) configText(t hosttest.TB) []byte {
 	ours := []string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(r.port), "--dir", r.dir,
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(r.port), "--dir", r.home.Dir, "--pidfile", r.pidfile(),
 		"--daemonize", "no", "--logfile", "", "--protected-mode", "no",
 	}
 	if !r.sentinel {
@@ -159,27 +170,26 @@ func (r *Redis) configText(t hosttest.TB) []byte {
 }
 
 // start runs the server and waits until it answers.
-func (r *Redis) start() error {
+func (r *Redis) start(t hosttest.TB) error {
+	t.Helper()
 	args := []string{r.config()}
 	if r.sentinel {
 		args = append(args, "--sentinel")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cmd := exec.Command(r.exe, args...)
-	cmd.Env = append(os.Environ(), r.env...)
-	s, err := startServer(cmd, filepath.Join(r.dir, "redis.log"))
-	if err != nil {
-		return err
-	}
-	r.server, r.frozen = s, false
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if r.answers(s.pid()) {
+	r.cmd = r.home.Command(r.exe, args...)
+	r.cmd.Env = append(r.cmd.Env, r.env...)
+	r.gone, r.frozen = r.home.Run(t, r.cmd), false
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
+		if r.answers(r.cmd.Process.Pid) {
 			return nil
 		}
-		if s.hasEnded() {
-			r.server = nil
-			return fmt.Errorf("the server ended: %v", s.cmd.ProcessState)
+		select {
+		case <-r.gone:
+			defer func() { r.cmd = nil }()
+			return fmt.Errorf("the server ended: %v", r.cmd.ProcessState)
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	return fmt.Errorf("the server did not answer within %v", startTimeout)
@@ -212,23 +222,23 @@ func (r *Redis) Addr() string { return addr(r.port) }
 func (r *Redis) Port() int { return r.port }
 
 // Dir returns the server's directory, with its log and data.
-func (r *Redis) Dir() string { return r.dir }
+func (r *Redis) Dir() string { return r.home.Dir }
 
 // PID returns the server's process id, 0 while it is stopped.
 func (r *Redis) PID() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.server == nil {
+	if r.cmd == nil {
 		return 0
 	}
-	return r.server.pid()
+	return r.cmd.Process.Pid
 }
 
 // up reports whether the server can answer.
 func (r *Redis) up() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.server != nil && !r.frozen
+	return r.cmd != nil && !r.frozen
 }
 
 // Stop stops the server with SIGTERM, and returns when it has ended.
@@ -247,21 +257,29 @@ func (r *Redis) Kill(t hosttest.TB) {
 	}
 }
 
-// end thaws and ends the process, if there is one.
-func (r *Redis) end(sig syscall.Signal) error {
+// end ends the process, if there is one. One that does not end within 30 s is killed, and an error
+// says so.
+func (r *Redis) end(sig syscall.Signal) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.server
-	if s == nil {
+	if r.cmd == nil {
 		return nil
 	}
-	if r.frozen && sig != syscall.SIGKILL {
-		if err := s.resume(); err != nil {
+	for _, sig := range []syscall.Signal{sig, syscall.SIGCONT} { // one that is frozen ends when it continues
+		if err := r.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
 	}
-	r.server, r.frozen = nil, false
-	return s.end(sig)
+	select {
+	case <-r.gone:
+	case <-time.After(30 * time.Second):
+		err = fmt.Errorf("process %d did not heed signal %v for 30 s and was killed", r.cmd.Process.Pid, sig)
+		_ = r.cmd.Process.Kill()
+		<-r.gone
+	}
+	r.cmd, r.frozen = nil, false
+	_ = os.Remove(r.pidfile()) // its number may get another owner
+	return err
 }
 
 // Restart stops the server if it runs, and starts it again on the same port, with the same
@@ -269,8 +287,8 @@ func (r *Redis) end(sig syscall.Signal) error {
 func (r *Redis) Restart(t hosttest.TB) {
 	t.Helper()
 	r.Stop(t)
-	if err := r.start(); err != nil {
-		t.Fatalf("restart: %v\n%s", err, r.log())
+	if err := r.start(t); err != nil {
+		t.Fatalf("restart: %v\n%s", err, r.home.Log())
 	}
 }
 
@@ -280,11 +298,11 @@ func (r *Redis) Freeze(t hosttest.TB) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.server == nil {
+	if r.cmd == nil {
 		t.Fatal("freeze: the server is stopped")
 	}
 	r.frozen = true
-	if err := freeze.Process(r.server.cmd.Process); err != nil {
+	if err := freeze.Process(r.cmd.Process); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -294,31 +312,11 @@ func (r *Redis) Thaw(t hosttest.TB) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.server == nil || !r.frozen {
+	if r.cmd == nil || !r.frozen {
 		return
 	}
 	r.frozen = false
-	if err := r.server.resume(); err != nil {
+	if err := r.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatalf("thaw: %v", err)
 	}
-}
-
-// cleanup ends the server, and shows the end of its log if the test failed.
-func (r *Redis) cleanup(t hosttest.TB) {
-	if err := r.end(syscall.SIGKILL); err != nil {
-		t.Errorf("end %s: %v", r.Addr(), err)
-	}
-	if t.Failed() {
-		t.Logf("log of the redis-server on %s:\n%s", r.Addr(), r.log())
-	}
-}
-
-// log returns the last lines of what the server wrote.
-func (r *Redis) log() string {
-	b, err := os.ReadFile(filepath.Join(r.dir, "redis.log"))
-	if err != nil {
-		return err.Error()
-	}
-	lines := bytes.SplitAfter(b, []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-40):], nil))
 }

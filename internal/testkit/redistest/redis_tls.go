@@ -22,7 +22,7 @@ import (
 // certificate.
 func StartRedisTLS(t hosttest.TB, args ...string) (r *Redis, caFile string) {
 	t.Helper()
-	dir := hosttest.Dir(t, "fencelock-redis-")
+	dir := hosttest.Dir(t, "fencelock-certificates-")
 	pool, err := writeCertificates(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func StartRedisTLS(t hosttest.TB, args ...string) (r *Redis, caFile string) {
 		"--tls-ca-cert-file", caFile, "--tls-cert-file", filepath.Join(dir, "server.crt"),
 		"--tls-key-file", filepath.Join(dir, "server.key"), "--tls-auth-clients", "no",
 	}
-	r = &Redis{settings: append(ours, args...), dir: dir, tls: &tls.Config{RootCAs: pool}}
+	r = &Redis{settings: append(ours, args...), tls: &tls.Config{RootCAs: pool}}
 	r.launch(t)
 	return r, caFile
 }
