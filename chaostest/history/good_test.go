@@ -30,7 +30,7 @@ type maker struct {
 func good(seed uint64) *history.History {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 1)), h: &history.History{TTL: ttl}}
 	for i := range workers {
-		m.h.Workers = append(m.h.Workers, history.Worker{Name: fmt.Sprint("w", i)})
+		m.h.Workers = append(m.h.Workers, fmt.Sprint("w", i))
 	}
 	for n := range 3 {
 		m.name(fmt.Sprint("lock", n))

@@ -16,7 +16,7 @@ const (
 	End    = "end"    // release was called, or the holder stopped using a lost lock
 	Failed = "failed" // acquire returned an error; Held, Text
 	Write  = "write"  // the guarded resource was written; From, Token, Value, Refused
-	Birth  = "birth"  // the process started; Host
+	Birth  = "birth"  // the process started
 	Wrong  = "wrong"  // the process met an error that must not occur; Text
 
 	Death    = "death" // the process was dead at this time; written by the process that killed it
@@ -42,7 +42,6 @@ type Event struct {
 	From    time.Duration `json:"from,omitempty"`  // of a write: when it began
 	Value   int64         `json:"value,omitempty"` // of a write: its place in the order of the resource; 0 if unknown
 	Refused bool          `json:"refused,omitempty"`
-	Host    string        `json:"host,omitempty"`
 	Workers []string      `json:"workers,omitempty"` // that a fault is about
 	Server  string        `json:"server,omitempty"`  // that a fault is about
 	Text    string        `json:"text,omitempty"`
@@ -110,7 +109,7 @@ type History struct {
 	Origin       time.Duration `json:"origin"` // when the history started, by the clock of Now
 	Length       time.Duration `json:"length"`
 	TTL          time.Duration `json:"ttl"`
-	Workers      []Worker      `json:"workers"`             // in the order of their lanes
+	Workers      []string      `json:"workers"`             // the lanes: of each, processes one after the other
 	Rules        Rules         `json:"rules"`               // by which it was judged
 	Undecided    []string      `json:"undecided,omitempty"` // names whose acquisitions were too many to search
 	Violations   []Violation   `json:"violations,omitempty"`
@@ -121,10 +120,4 @@ type History struct {
 	Writes       []Event       `json:"-"` // each to the resource that checks tokens, under an exclusive lock
 	Faults       []Fault       `json:"-"`
 	Wrong        []Event       `json:"-"` // errors that must not occur; At is since the start
-}
-
-// A Worker is a lane of the history: processes, one after the other.
-type Worker struct {
-	Name string `json:"name"`
-	Host string `json:"host"`
 }

@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -10,10 +9,9 @@ import (
 // A joiner makes a history of events in the order of their times.
 type joiner struct {
 	h      *History
-	hosts  map[string]string // by worker
-	waits  map[string]int    // places in h.Waits by ID, of those that have not ended
-	holds  map[string]int    // places in h.Acquisitions by ID, of those that have not ended
-	faults map[string]int    // places in h.Faults by ID, of those that have not ended
+	waits  map[string]int // places in h.Waits by ID, of those that have not ended
+	holds  map[string]int // places in h.Acquisitions by ID, of those that have not ended
+	faults map[string]int // places in h.Faults by ID, of those that have not ended
 }
 
 // join makes the history of its events. If none of them is a Start, the first one is.
@@ -27,7 +25,7 @@ func (h *History) join() {
 		h.Origin = h.Events[at].At
 	}
 	h.Length = cmp.Or(h.Length, h.Events[len(h.Events)-1].At-h.Origin)
-	j := joiner{h, map[string]string{}, map[string]int{}, map[string]int{}, map[string]int{}}
+	j := joiner{h, map[string]int{}, map[string]int{}, map[string]int{}}
 	for _, e := range h.Events {
 		for _, at := range []*time.Duration{&e.At, &e.Until, &e.From} {
 			if *at != 0 { // there is one
@@ -36,16 +34,13 @@ func (h *History) join() {
 		}
 		j.add(e)
 	}
-	h.Workers = nil
-	for _, name := range slices.Sorted(maps.Keys(j.hosts)) {
-		h.Workers = append(h.Workers, Worker{name, j.hosts[name]})
-	}
+	slices.Sort(h.Workers)
 }
 
 func (j *joiner) add(e Event) {
 	h := j.h
-	if e.Worker != "" {
-		j.hosts[e.Worker] = cmp.Or(e.Host, j.hosts[e.Worker])
+	if e.Worker != "" && !slices.Contains(h.Workers, e.Worker) {
+		h.Workers = append(h.Workers, e.Worker)
 	}
 	switch e.Kind {
 	case Call:

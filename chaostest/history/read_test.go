@@ -64,7 +64,7 @@ func TestKilledWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Judge(history.Rules{Search: time.Minute})
-	if len(h.Violations) > 0 || len(h.Workers) != 1 || h.Workers[0].Name != "w" || h.Workers[0].Host == "" {
+	if len(h.Violations) > 0 || len(h.Workers) != 1 || h.Workers[0] != "w" {
 		t.Errorf("%v, workers %+v", h.Violations, h.Workers)
 	}
 }
@@ -124,7 +124,7 @@ func TestRead(t *testing.T) {
 		}
 		return file
 	}
-	first := write("1", `{"at":1000,"worker":"w","event":"birth","host":"h"}
+	first := write("1", `{"at":1000,"worker":"w","event":"birth"}
 {"at":1010,"worker":"w","event":"call","id":"a","name":"n"}
 {"at":1020,"worker":"w","event":"grant","id":"a","name":"n","token":"9007199254740993","shared":true,"limit":2,"min_hold":7}
 {"at":1025,"worker":"w","event":"alive","id":"a"}
@@ -133,7 +133,7 @@ func TestRead(t *testing.T) {
 {"at":1032,"worker":"w","eve`)
 	second := write("2", `{"at":1050,"worker":"harness","event":"death","x":1}
 {"at":1040,"worker":"w","event":"death"}
-{"at":1041,"worker":"w","event":"birth","host":"h"}
+{"at":1041,"worker":"w","event":"birth"}
 {"at":1042,"worker":"w","event":"call","id":"c","name":"n"}
 {"at":1043,"worker":"w","event":"failed","id":"c","held":true,"text":"held"}
 {"at":1044,"worker":"w","event":"grant","id":"d","name":"n","token":"7"}
@@ -152,10 +152,7 @@ func TestRead(t *testing.T) {
 	}
 	want := &history.History{
 		Origin: 1000, Length: 50,
-		Workers: []history.Worker{
-			{Name: "harness"},
-			{Name: "w", Host: "h"},
-		},
+		Workers: []string{"harness", "w"},
 		Acquisitions: []history.Acquisition{
 			{ID: "a", Name: "n", Worker: "w", Shared: true, Limit: 2, Token: 1<<53 + 1, MinHold: 7, Called: 10, Returned: 20, Until: 31, Died: 40},
 			{ID: "d", Name: "n", Worker: "w", Token: 7, Called: 44, Returned: 44, Lost: 45, Deadline: 44, Ended: 46, Cause: "why"},

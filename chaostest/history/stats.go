@@ -31,7 +31,7 @@ func (h *History) Stats() Stats {
 	closed := h.closed(0)
 	s := Stats{Acquisitions: len(h.Acquisitions), Closed: closed[:min(1, len(closed))], Found: map[string]int{}, Turns: map[string]int{}}
 	for _, w := range h.Workers {
-		s.Turns[w.Name] = 0
+		s.Turns[w] = 0
 	}
 	for _, a := range h.Acquisitions {
 		s.waits = append(s.waits, a.Returned-a.Called)

@@ -10,7 +10,7 @@ import (
 
 func TestStats(t *testing.T) {
 	h := &history.History{
-		Workers: []history.Worker{{Name: "v"}, {Name: "w"}},
+		Workers: []string{"v", "w"},
 		Writes:  []history.Event{{Name: "n", Token: 4}, {Name: "n", Token: 1, Refused: true, From: 1, At: 1}},
 		Length:  sec(200),
 	}
@@ -46,7 +46,7 @@ func TestStats(t *testing.T) {
 // TestAdd: a run that was interrupted may lack workers, and one may have no figures at all.
 func TestAdd(t *testing.T) {
 	of := func(worker string, waits ...int) *history.History {
-		h := &history.History{Workers: []history.Worker{{Name: worker}, {Name: "idle"}}}
+		h := &history.History{Workers: []string{worker, "idle"}}
 		for i, wait := range waits {
 			a := held("", 100*i, 100*i+1)
 			a.Worker, a.Called = worker, a.Returned-sec(wait)

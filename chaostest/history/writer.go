@@ -30,8 +30,7 @@ func Create(dir, worker string) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{worker, file}
-	host, _ := os.Hostname() // without one the host is unknown
-	return w, w.Write(Event{Kind: Birth, Host: host})
+	return w, w.Write(Event{Kind: Birth})
 }
 
 // FromEnv creates the file of this process where the environment says so. It returns nil if the

@@ -23,12 +23,12 @@ type dot struct {
 // microseconds, those of grants since the grant before. Tokens are strings, because a number of
 // JavaScript is too narrow for those of PostgreSQL.
 func (f *facts) data() string {
-	granted, faults, marks, losses, failed, refused := make([][7]any, 0, len(f.granted)), []any{}, []dot{}, []dot{}, [][4]int64{}, [][2]int64{}
+	granted, faults, marks, losses, failed, refused := make([][9]any, 0, len(f.granted)), []any{}, []dot{}, []dot{}, [][4]int64{}, [][2]int64{}
 	last, tokens := time.Duration(0), make([]int64, len(f.locks)) // of the grant before, and of that of each lock
 	for _, a := range f.granted {
 		lock, stopped := f.places[a.Name], end(a)
-		granted = append(granted, [7]any{
-			f.lanes[a.Worker], lock<<flags | flag(a.Shared, shared) | flag(a.Died > 0 && a.Died < f.Length, died),
+		granted = append(granted, [9]any{
+			f.lanes[a.Worker], lock, a.Shared, a.Died > 0 && a.Died < f.Length, // it died before the end of the run
 			(a.Returned - last).Microseconds(), (a.Returned - a.Called).Microseconds(), (stopped - a.Returned).Microseconds(),
 			max(0, max(a.Lost, a.Ended)-stopped).Microseconds(), // how long it went on after it stopped relying on the lock
 			strconv.FormatInt(a.Token-tokens[lock], 10),         // may wrap around, as the sum of the script does
@@ -74,18 +74,3 @@ const colours = 5
 
 // mostMarks is how many violations the timeline shows.
 const mostMarks = 2000
-
-// The flags of an acquisition.
-const (
-	shared = 1
-	died   = 2 // the process of the holder died before the end of the run
-	flags  = 2 // how many bits they are
-)
-
-// flag returns a flag that is set, or 0.
-func flag(set bool, as int) int {
-	if set {
-		return as
-	}
-	return 0
-}

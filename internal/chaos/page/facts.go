@@ -56,7 +56,7 @@ func gather(h *history.History) *facts {
 	sort.SliceStable(f.granted, func(i, j int) bool { return f.granted[i].Returned < f.granted[j].Returned })
 	sort.SliceStable(f.Faults, func(i, j int) bool { return f.Faults[i].From < f.Faults[j].From })
 	for i, w := range h.Workers {
-		f.lanes[w.Name] = i
+		f.lanes[w] = i
 	}
 	least := int64(math.MaxInt64)
 	for i, a := range f.granted {
@@ -145,7 +145,7 @@ func hits(x history.Fault, worker string) bool {
 func (f *facts) hit(x history.Fault) []int {
 	lanes := []int{}
 	for i, w := range f.Workers {
-		if hits(x, w.Name) {
+		if hits(x, w) {
 			lanes = append(lanes, i)
 		}
 	}

@@ -24,11 +24,11 @@ type run struct {
 
 const ms = time.Millisecond
 
-func newRun(length time.Duration, workers, hosts int, token int64, names ...string) *run {
+func newRun(length time.Duration, workers int, token int64, names ...string) *run {
 	h := &history.History{Engine: "redis", Seed: 20261104, Length: length, TTL: 2 * time.Second,
 		Started: time.Date(2026, 11, 4, 12, 0, 0, 0, time.UTC)}
 	for i := range workers {
-		h.Workers = append(h.Workers, history.Worker{Name: fmt.Sprintf("w%d", i+1), Host: "host-" + string(rune('a'+i*hosts/workers))})
+		h.Workers = append(h.Workers, fmt.Sprintf("w%d", i+1))
 	}
 	return &run{h: h, random: rand.New(rand.NewPCG(7, 7)), names: names, token: token, free: map[string]time.Duration{}, idle: make([]time.Duration, workers)}
 }
@@ -72,7 +72,7 @@ func (r *run) fillUntil(end time.Duration, long int, hold func() time.Duration, 
 				w = i
 			}
 		}
-		called, worker := r.idle[w], r.h.Workers[w].Name
+		called, worker := r.idle[w], r.h.Workers[w]
 		if called >= end {
 			return
 		}
@@ -107,7 +107,7 @@ func (r *run) fillUntil(end time.Duration, long int, hold func() time.Duration, 
 // acquire adds an acquisition, and what a fault makes of it.
 func (r *run) acquire(w int, name string, called, granted, length time.Duration) {
 	r.token += 1 + r.random.Int64N(3)
-	worker := r.h.Workers[w].Name
+	worker := r.h.Workers[w]
 	a := history.Acquisition{ID: strconv.Itoa(len(r.h.Acquisitions)), Name: name, Worker: worker, Token: r.token, Called: called, Returned: granted}
 	a.Until = min(granted+length, r.h.Length)
 	a.Ended = a.Until
@@ -135,7 +135,7 @@ func (r *run) acquire(w int, name string, called, granted, length time.Duration)
 
 // stormy is a minute of redis with eight faults.
 func stormy(violated bool) *history.History {
-	r := newRun(60*time.Second, 8, 3, 686, "stock:7781", "billing", "nightly-report")
+	r := newRun(60*time.Second, 8, 686, "stock:7781", "billing", "nightly-report")
 	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	r.fault("kill", "w3 is killed and started again.", at(6.2), at(7.8), "w3")
 	r.fault("freeze", "w5 is stopped.", at(13.3), at(16.7), "w5")
@@ -179,7 +179,7 @@ func violate(r *run) {
 // dense is a run of n short holds, most of them shorter than a millisecond, with tokens as on
 // PostgreSQL. A frozen holder loses the lock.
 func dense(n int) *history.History {
-	r := newRun(time.Duration(n)*2200*time.Microsecond, 12, 3, 1793712600024512<<8, "hot", "warm", "cold", "rare")
+	r := newRun(time.Duration(n)*2200*time.Microsecond, 12, 1793712600024512<<8, "hot", "warm", "cold", "rare")
 	r.h.Engine = "postgres"
 	r.fault("kill", "w2 is killed and started again.", r.h.Length/5, r.h.Length/5+time.Second, "w2")
 	r.fault("freeze", "w7 is stopped.", r.h.Length/2, r.h.Length/2+3*time.Second, "w7")
@@ -193,27 +193,26 @@ func dense(n int) *history.History {
 
 // hostile has names that would be HTML and JavaScript, and tokens at both ends of an int64.
 func hostile() *history.History {
-	r := newRun(10*time.Second, 3, 1, 1, `</script><script>alert("lock")</script>`, "ünï<b>cödé</b>&amp;")
+	r := newRun(10*time.Second, 3, 1, `</script><script>alert("lock")</script>`, "ünï<b>cödé</b>&amp;")
 	r.h.Engine = `<i>"redis"</i>`
 	for i := range r.h.Workers {
-		r.h.Workers[i].Name = fmt.Sprintf(`<img src=x onerror=alert(%d)> with a name that is longer than a lane`, i)
-		r.h.Workers[i].Host = `host">`
+		r.h.Workers[i] = fmt.Sprintf(`<img src=x onerror=alert(%d)> with a name that is longer than a lane`, i)
 	}
-	r.fault("<u>slow</u>", "<s>late</s>", 2*time.Second, 4*time.Second, r.h.Workers[1].Name)
+	r.fault("<u>slow</u>", "<s>late</s>", 2*time.Second, 4*time.Second, r.h.Workers[1])
 	r.fillUntil(r.h.Length, 90, func() time.Duration { return r.between(1*ms, 60*ms) }, 1<<30)
 	last := len(r.h.Acquisitions) - 1
 	r.h.Acquisitions[last-1].Token, r.h.Acquisitions[last].Token = math.MaxInt64, math.MinInt64
-	r.h.Wrong = []history.Event{{Name: r.names[0], Worker: r.h.Workers[0].Name, At: r.h.Acquisitions[last].Returned, ID: r.h.Acquisitions[last].ID, Text: "<q>text</q>"}}
+	r.h.Wrong = []history.Event{{Name: r.names[0], Worker: r.h.Workers[0], At: r.h.Acquisitions[last].Returned, ID: r.h.Acquisitions[last].ID, Text: "<q>text</q>"}}
 	r.h.Judge(history.Rules{})
 	return r.h
 }
 
 // down is a run in which no worker reaches the server.
 func down() *history.History {
-	r := newRun(5*time.Second, 3, 3, 0, "unreachable")
+	r := newRun(5*time.Second, 3, 0, "unreachable")
 	for _, w := range r.h.Workers {
 		for at := time.Duration(0); at < r.h.Length; at += time.Second {
-			r.h.Waits = append(r.h.Waits, history.Wait{Name: r.names[0], Worker: w.Name, From: at, To: at + 900*ms, Text: "the server is unreachable"})
+			r.h.Waits = append(r.h.Waits, history.Wait{Name: r.names[0], Worker: w, From: at, To: at + 900*ms, Text: "the server is unreachable"})
 		}
 	}
 	r.fault("cut", "No host reaches the server.", 0, r.h.Length)
@@ -224,7 +223,7 @@ func down() *history.History {
 // crowd is a run of 32 workers on a lock that excludes nobody and on a shared one. Each worker holds
 // both at the same time.
 func crowd() *history.History {
-	r := newRun(20*time.Second, 32, 4, 0, "broken", "shared")
+	r := newRun(20*time.Second, 32, 0, "broken", "shared")
 	for w := range r.h.Workers {
 		for at := r.between(0, 100*ms); at < r.h.Length-time.Second; at += r.between(300*ms, 1500*ms) {
 			r.acquire(w, "broken", at, at+r.between(1*ms, 50*ms), r.between(1*ms, 400*ms))

@@ -6,13 +6,12 @@ const {locks, workers, faults, losses, marks: violations} = data;
 const canvas = $("lanes"), cx = canvas.getContext("2d"), tip = $("tip"), strip = $("strip"), frame = $("frame");
 
 // ---- data: acquisitions are in the order of their grants; times are microseconds
-const SHARED = 1, DIED = 2;
 const all = [], last = locks.map(() => 0n); // acquisitions, and the last token of each lock
 let granted = 0; // the time of the last grant
-for (const [lane, word, since, wait, hold, after, more] of data.granted) {
-  const lock = word >> 2, flags = word & 3, from = granted += since, to = from + hold;
+for (const [lane, lock, shared, died, since, wait, hold, after, more] of data.granted) {
+  const from = granted += since, to = from + hold;
   const token = last[lock] = BigInt.asIntN(64, last[lock] + BigInt(more));
-  all.push({i: all.length, lane, lock, flags, called: from - wait, from, to, end: to + after, token, height: Number(token - BASE), row: 0});
+  all.push({i: all.length, lane, lock, shared, died, called: from - wait, from, to, end: to + after, token, height: Number(token - BASE), row: 0});
 }
 const marks = [...violations, ...losses].sort((a, b) => a.at - b.at), lossOf = new Map(losses.map(l => [l.a, l]));
 
@@ -58,7 +57,7 @@ const laneRows = laneHolds.map(list => {
 const span = us => us === 0 ? "0 s" : us < 999.5 ? +us.toPrecision(3) + " µs" : us < 999500 ? +(us / 1e3).toPrecision(3) + " ms" : us < 1e8 ? +(us / 1e6).toPrecision(3) + " s" : `${Math.floor(us / 6e7)} min ${Math.floor(us / 1e6) % 60} s`;
 const time = us => (us / 1e6).toFixed(view.b - view.a < 1e5 ? 6 : 3) + " s";
 const token = a => BASE === 0n ? String(a.token) : "+" + (a.token - BASE);
-const name = lane => workers[lane].name;
+const name = lane => workers[lane];
 const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 // ---- the view
@@ -123,14 +122,13 @@ function layout() {
   css.c = Array.from({length: data.colours}, (_, i) => get("c" + i));
   W = canvas.parentNode.clientWidth; narrow = W < 600;
   font(12, true);
-  const widest = Math.max(40, ...workers.slice(0, 400).map(w => cx.measureText(w.name).width), ...locks.slice(0, data.rows).map(l => cx.measureText(l).width));
+  const widest = Math.max(40, ...workers.slice(0, 400).map(w => cx.measureText(w).width), ...locks.slice(0, data.rows).map(l => cx.measureText(l).width));
   G = Math.round(Math.min(narrow ? 84 : 170, widest + 24));
-  rows = {marks: 22, faults: 40, locks: [], lanes: [], hosts: []};
+  rows = {marks: 22, faults: 40, locks: [], lanes: []};
   let y = 62;
   locks.slice(0, data.rows).forEach(() => { rows.locks.push({y, h: 20}); y += 22; });
   rows.tokens = {y, h: all.length ? 40 : 0}; y += rows.tokens.h + 8;
   workers.forEach((w, i) => {
-    if (w.host && (i === 0 || w.host !== workers[i - 1].host)) { rows.hosts.push({y: y + 10, name: w.host}); y += 19; }
     const h = 11 + Math.max(19, 9 * laneRows[i]);
     rows.lanes.push({y, h}); y += h;
   });
@@ -212,7 +210,6 @@ function drawNames() {
   font(11);
   if (rows.tokens.h) text("tokens", 23, rows.tokens.y + rows.tokens.h / 2, css.faint);
   if (faults.length) text("faults", 8, rows.faults + 6, css.faint);
-  for (const h of rows.hosts) text(fit(h.name, narrow ? W : G - 14), 8, h.y, css.faint);
   rows.lanes.forEach((r, w) => {
     font(12, true); text(fit(name(w), G - 18), 10, r.y + r.h / 2 + .5, css.ink);
     if (document.activeElement === canvas && w === lane) box(2, r.y + 4, 3, r.h - 8, css.ink);
@@ -262,12 +259,12 @@ function drawHolds(list, r, lockRow) {
   font(11, true);
   for (const a of wide) {
     const [x0, x1] = clip(a.from, a.to), {y, h: high} = lockRow ? {y: r.y + pad, h: r.h - 2 * pad} : spot(a);
-    if (a.flags & SHARED && lockRow) cx.globalAlpha = .5; // where several workers share, it is darker
+    if (a.shared && lockRow) cx.globalAlpha = .5; // where several workers share, it is darker
     box(x0, y, Math.max(1, x1 - x0 - (x1 - x0 > 6 ? .75 : 0)), high, css.c[a.lock % n]);
     cx.globalAlpha = 1;
     const s = lockRow ? name(a.lane) : token(a);
     if (x1 - x0 > 16 && high > 8 && cx.measureText(s).width < x1 - x0 - 8) text(s, x0 + 5, y + high / 2 + .5, css.on);
-    if (!lockRow && a.flags & DIED && a.to < E && a.to <= view.b) { line(x1 - 4, y - 2, x1 + 4, y + high + 2, css.ink, 2); line(x1 + 4, y - 2, x1 - 4, y + high + 2, css.ink, 2); }
+    if (!lockRow && a.died && a.to < E && a.to <= view.b) { line(x1 - 4, y - 2, x1 + 4, y + high + 2, css.ink, 2); line(x1 + 4, y - 2, x1 - 4, y + high + 2, css.ink, 2); }
   }
 }
 function drawWaits(w) { // waits that touch each other become one line
@@ -384,9 +381,9 @@ function drawMarks() { // violations first; marks that would hide each other bec
 
 // ---- what is under the pointer
 function describe(a) {
-  const x = lossOf.get(a.i), lines = [`${name(a.lane)} ${a.flags & SHARED ? "shared" : "held"} ${locks[a.lock]} for ${span(a.to - a.from)}`, `token ${a.token}`, `from ${time(a.from)}, after a wait of ${span(a.from - a.called)}`];
+  const x = lossOf.get(a.i), lines = [`${name(a.lane)} ${a.shared ? "shared" : "held"} ${locks[a.lock]} for ${span(a.to - a.from)}`, `token ${a.token}`, `from ${time(a.from)}, after a wait of ${span(a.from - a.called)}`];
   if (x) lines.push(`${x.id}: lost at ${time(x.at)}` + (x.b >= 0 ? `, ${x.margin} ${x.late ? "after" : "before"} the next grant` : ""));
-  if (a.flags & DIED && a.to < E) lines.push("its process ended while it held the lock");
+  if (a.died && a.to < E) lines.push("its process ended while it held the lock");
   for (const v of violations) if (v.a === a.i || v.b === a.i) lines.push(`${v.id}: ${v.title}`);
   return lines;
 }
