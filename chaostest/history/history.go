@@ -109,6 +109,7 @@ type History struct {
 	Origin       time.Duration `json:"origin"` // when the history started, by the clock of Now
 	Length       time.Duration `json:"length"`
 	TTL          time.Duration `json:"ttl"`
+	Free         time.Duration `json:"free,omitempty"`      // after the end of all workers, until every name could be acquired; 0 if that was not tried
 	Workers      []string      `json:"workers"`             // the lanes: of each, processes one after the other
 	Rules        Rules         `json:"rules"`               // by which it was judged
 	Undecided    []string      `json:"undecided,omitempty"` // names whose acquisitions were too many to search

@@ -33,23 +33,13 @@ type round struct {
 	events *history.Writer // of the harness
 	paused map[int]int     // servers that stand still, by how many faults
 	moving func()          // ends the move of a slot; nil if there is none
-	done   []Fault         // as they happened
 
 	lateUntil time.Duration // when all that is under way has been delivered
 }
 
-// An Outcome is what is known about a round when it is over.
-type Outcome struct {
-	Seed    uint64
-	Length  time.Duration
-	History *history.History // judged
-	Faults  []Fault          // as they happened
-	Free    time.Duration    // after the end of all workers, until every name could be had; 0 if that was not tried
-	Bound   time.Duration    // what that may be
-}
-
-// Round carries out a plan and judges what came of it. If ctx ends, the round ends early, in order.
-func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length time.Duration) *Outcome {
+// Round carries out a plan, and returns what came of it, judged. If ctx ends, the round ends early, in
+// order.
+func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length time.Duration) *history.History {
 	dir, err := os.MkdirTemp(hosttest.DataRoot(), "fencelock-chaos-")
 	if err != nil {
 		a.t.Fatal(err)
@@ -72,27 +62,28 @@ func (a *Arena) Round(ctx context.Context, seed uint64, faults []Fault, length t
 	if a.servers.settle != nil && ctx.Err() == nil {
 		a.servers.settle()
 	}
-	o := &Outcome{Seed: seed, Length: min(length, history.Now()-r.origin), Faults: r.done}
+	length = min(length, history.Now()-r.origin)
 	orderly := (sabotages[a.Sabotage].orderly || !a.Hunting && seed%2 == 0) && r.endInOrder()
 	r.killAll()
-	slowest := ""
+	var slowest string
+	var free, bound time.Duration
 	if ctx.Err() == nil && (!a.Hunting || orderly) {
-		left := a.TTL + a.extra() + time.Second // of locks whose holders have died
+		bound = a.TTL + a.extra() + time.Second // of locks whose holders have died
 		if orderly {
-			left = minimumOf(a.TTL) + a.TTL/4
+			bound = minimumOf(a.TTL) + a.TTL/4
 		}
-		slowest, o.Free = r.awaitFree(left)
-		if o.Bound = left; !a.Hunting {
-			o.Bound += slack
+		slowest, free = r.awaitFree(bound)
+		if !a.Hunting {
+			bound += slack
 		}
 	}
-	r.judge(o)
-	if o.Free > o.Bound {
-		text := fmt.Sprintf("%s was closed for %v after the end of all workers (in order: %t); the bound is %v", slowest, o.Free.Round(time.Microsecond), orderly, o.Bound)
-		o.History.Violations = append(o.History.Violations, history.Violation{Rule: history.ClosedName, Name: slowest, At: o.Length, Text: text})
+	h := r.judge(length)
+	if h.Free = free; free > bound {
+		text := fmt.Sprintf("%s was closed for %v after the end of all workers (in order: %t); the bound is %v", slowest, free.Round(time.Microsecond), orderly, bound)
+		h.Violations = append(h.Violations, history.Violation{Rule: history.ClosedName, Name: slowest, At: length, Text: text})
 	}
-	r.Live.Violations.Add(int64(len(o.History.Violations)))
-	return o
+	r.Live.Violations.Add(int64(len(h.Violations)))
+	return h
 }
 
 // carryOut injects the faults at their times. If the context ends, it ends those that have begun.
@@ -124,10 +115,8 @@ func (r *round) sleep(until time.Duration) bool {
 // began records a fault, and when all that it has delayed must have arrived.
 func (r *round) began(f Fault) {
 	at := history.Now()
-	f.from = at - r.origin
-	r.done = append(r.done, f)
 	r.Live.Faults.Add(1)
-	e := history.Event{At: at, Kind: history.Injected, ID: fmt.Sprint("fault ", len(r.done)), Name: f.What, Text: f.text(), Server: f.at()}
+	e := history.Event{At: at, Kind: history.Injected, ID: fmt.Sprint("fault at ", at), Name: f.What, Text: f.text(), Server: f.at()}
 	if e.Server == "" {
 		e.Workers = []string{lane(f.worker)}
 	}
@@ -142,31 +131,25 @@ func (r *round) record(e history.Event) {
 	}
 }
 
-// stepped reports whether the wall clock of a server was stepped, which ends minimum holds early or
-// late, as the engines' pages say.
-func (r *round) stepped() bool {
-	return r.ahead != 0 || slices.ContainsFunc(r.done, func(f Fault) bool { return f.What == clock || f.What == back })
-}
-
-// twoHolders reports whether the engine's page says that what happened can lead to two holders.
-func (r *round) twoHolders() bool {
-	return r.kind.overlaps || slices.ContainsFunc(r.done, func(f Fault) bool { return slices.Contains(r.kind.unsafe, f.What) })
-}
-
 // judge reads what the workers have recorded.
-func (r *round) judge(o *Outcome) {
+func (r *round) judge(length time.Duration) *history.History {
 	h, err := history.Read(r.dir)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	h.Engine, h.Seed, h.TTL, h.Length = r.Own.Name, r.seed, r.TTL, o.Length
+	h.Engine, h.Seed, h.TTL, h.Length = r.Own.Name, r.seed, r.TTL, length
 	h.Started = time.Now().Add(r.origin - history.Now())
+	happened := func(what ...string) bool {
+		return slices.ContainsFunc(h.Faults, func(f history.Fault) bool { return slices.Contains(what, f.What) })
+	}
 	closed := closedFor * r.TTL
 	if r.Hunting {
 		closed = closedHunting * r.TTL
 	}
 	h.Judge(history.Rules{
-		TwoHolders: r.twoHolders(), IgnoreMinHolds: r.stepped(), Closed: closed, Search: search,
+		TwoHolders:     r.kind.overlaps || happened(r.kind.unsafe...), // as the engine's page says
+		IgnoreMinHolds: r.ahead != 0 || happened(clock, back),         // they end early or late, as the page says
+		Closed:         closed, Search: search,
 		// A server that has restarted may have to wait, and a grant that a worker did not receive closes
 		// a name for a TTL.
 		Recovery: r.TTL + r.extra(),
@@ -180,5 +163,5 @@ func (r *round) judge(o *Outcome) {
 	for _, a := range h.Acquisitions {
 		r.floors[a.Name] = max(r.floors[a.Name], a.Token)
 	}
-	o.History = h
+	return h
 }

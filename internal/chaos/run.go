@@ -32,13 +32,13 @@ type Report struct {
 	Engine   string
 	Workers  int
 	TTL      time.Duration
-	Seed     uint64         // of the first round
-	Length   time.Duration  // of all rounds, without their starts and ends
-	Stats    history.Stats  // of all rounds
-	Faults   map[string]int // how often each happened
-	Expected int            // violations that the engine's page calls possible
-	Last     *Outcome       // of the last round: that of the violation, if there is one
-	Shrunk   *Shrunk        // nil if there is no violation
+	Seed     uint64           // of the first round
+	Length   time.Duration    // of all rounds, without their starts and ends
+	Stats    history.Stats    // of all rounds
+	Faults   map[string]int   // how often each happened
+	Expected int              // violations that the engine's page calls possible
+	Last     *history.History // of the last round: that of the violation, if there is one
+	Shrunk   *Shrunk          // nil if there is no violation
 }
 
 // Violations returns what must not be.
@@ -46,7 +46,7 @@ func (r *Report) Violations() []history.Violation {
 	if r.Last == nil {
 		return nil
 	}
-	return r.Last.History.Violations
+	return r.Last.Violations
 }
 
 // Run starts the servers and carries out rounds until length is over, ctx ends or a round has a
@@ -80,12 +80,12 @@ func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (repo
 }
 
 // add adds a round.
-func (r *Report) add(o *Outcome) {
-	r.Last, r.Length, r.Expected = o, r.Length+o.Length, r.Expected+len(o.History.Expected)
-	for _, f := range o.Faults {
+func (r *Report) add(h *history.History) {
+	r.Last, r.Length, r.Expected = h, r.Length+h.Length, r.Expected+len(h.Expected)
+	for _, f := range h.Faults {
 		r.Faults[f.What]++
 	}
-	r.Stats.Add(o.History.Stats())
+	r.Stats.Add(h.Stats())
 }
 
 // Shrunk is the smallest list of faults after which a violation has occurred again.
@@ -102,8 +102,8 @@ func (a *Arena) shrink(ctx context.Context, seed uint64, faults []Fault, v histo
 	defer cancel()
 	faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.from > v.At })
 	return shrink(ctx, faults, func(faults []Fault) (again bool) {
-		o := a.Round(ctx, seed, faults, max(v.At, 0)+a.TTL)
-		return slices.ContainsFunc(o.History.Violations, func(w history.Violation) bool { return w.Rule == v.Rule })
+		h := a.Round(ctx, seed, faults, max(v.At, 0)+a.TTL)
+		return slices.ContainsFunc(h.Violations, func(w history.Violation) bool { return w.Rule == v.Rule })
 	})
 }
 

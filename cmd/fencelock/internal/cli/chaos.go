@@ -191,7 +191,7 @@ func (c *chaosCmd) write(a *app, report *chaos.Report) (err error) {
 	if dir == "" {
 		dir, err = os.MkdirTemp("", "fencelock-chaos-")
 	}
-	h := report.Last.History
+	h := report.Last
 	err = cmp.Or(err, create(filepath.Join(dir, "history.jsonl"), h.Write),
 		create(filepath.Join(dir, "chaos.html"), func(w io.Writer) error { return chaospage.Write(w, h, c.again(report)) }))
 	if err != nil {

@@ -100,13 +100,13 @@ func TestPlanted(t *testing.T) {
 			t.Parallel()
 			a := chaos.NewArena(t, chaos.Config{Engine: c.engine, Open: engineurl.OpenThrough, Sabotage: c.sabotage, Faults: c.faults, Hunting: true})
 			for seed := uint64(1); seed <= 60; seed++ {
-				o := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
-				if len(o.History.Violations) > 0 {
-					t.Logf("found in round %d: %v", seed, o.History.Violations[0])
+				h := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
+				if len(h.Violations) > 0 {
+					t.Logf("found in round %d: %v", seed, h.Violations[0])
 					return
 				}
-				if len(o.History.Expected) > 0 {
-					t.Logf("found in round %d: %v", seed, o.History.Expected[0])
+				if len(h.Expected) > 0 {
+					t.Logf("found in round %d: %v", seed, h.Expected[0])
 					return
 				}
 			}
@@ -121,12 +121,12 @@ func TestUnsafeFaults(t *testing.T) {
 	t.Parallel()
 	a := chaos.NewArena(t, chaos.Config{Engine: "redis", Open: engineurl.OpenThrough, Faults: []string{"flush"}})
 	for seed := uint64(1); seed <= 30; seed++ {
-		o := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
-		if n := len(o.History.Violations); n > 0 {
-			t.Fatalf("round %d: %d violations: %v", seed, n, o.History.Violations[0])
+		h := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
+		if n := len(h.Violations); n > 0 {
+			t.Fatalf("round %d: %d violations: %v", seed, n, h.Violations[0])
 		}
-		if n := len(o.History.Expected); n > 0 {
-			t.Logf("round %d: %d expected findings: %v", seed, n, o.History.Expected[0])
+		if n := len(h.Expected); n > 0 {
+			t.Logf("round %d: %d expected findings: %v", seed, n, h.Expected[0])
 			return
 		}
 	}
@@ -134,9 +134,8 @@ func TestUnsafeFaults(t *testing.T) {
 }
 
 // report says what is wrong, or how much was done.
-func report(t *testing.T, o *chaos.Outcome) {
+func report(t *testing.T, h *history.History) {
 	t.Helper()
-	h := o.History
 	for _, v := range h.Violations[:min(3, len(h.Violations))] {
 		t.Errorf("%v\n%s", v, around(h, v))
 	}
@@ -145,11 +144,11 @@ func report(t *testing.T, o *chaos.Outcome) {
 	}
 	if t.Failed() {
 		t.Logf("to repeat the faults:\n\tgo test ./cmd/fencelock/internal/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
-			h.Engine, *mixFlag, o.Length.Round(time.Second), o.Seed)
+			h.Engine, *mixFlag, h.Length.Round(time.Second), h.Seed)
 	}
-	t.Logf("seed %d: %d holds, %d faults, free after %v", o.Seed, len(h.Acquisitions), len(o.Faults), o.Free.Round(time.Millisecond))
+	t.Logf("seed %d: %d holds, %d faults, free after %v", h.Seed, len(h.Acquisitions), len(h.Faults), h.Free.Round(time.Millisecond))
 	if n := len(h.Expected); n > 0 {
-		t.Logf("seed %d: %d overlaps, as the page says", o.Seed, n)
+		t.Logf("seed %d: %d overlaps, as the page says", h.Seed, n)
 	}
 }
 
