@@ -29,16 +29,16 @@ type Live struct {
 
 // A Report is what came of a run.
 type Report struct {
-	Engine   string
-	Workers  int
-	TTL      time.Duration
-	Seed     uint64           // of the first round
-	Length   time.Duration    // of all rounds, without their starts and ends
-	Stats    history.Stats    // of all rounds
-	Faults   map[string]int   // how often each happened
-	Expected int              // violations that the engine's page calls possible
-	Last     *history.History // of the last round: that of the violation, if there is one
-	Shrunk   *Shrunk          // nil if there is no violation
+	Engine   string           `json:"engine"`
+	Workers  int              `json:"workers"`
+	Seed     uint64           `json:"seed"`     // of the first round
+	Stats    history.Stats    `json:"stats"`    // of all rounds
+	Faults   map[string]int   `json:"faults"`   // how often each happened
+	Expected int              `json:"expected"` // violations that the engine's page calls possible
+	TTL      time.Duration    `json:"-"`
+	Length   time.Duration    `json:"-"` // of all rounds, without their starts and ends
+	Last     *history.History `json:"-"` // of the last round: that of the violation, if there is one
+	Shrunk   *Shrunk          `json:"-"` // nil if there is no violation
 }
 
 // Violations returns what must not be.

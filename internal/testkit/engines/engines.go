@@ -5,13 +5,13 @@ package engines
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/pglock"
@@ -50,12 +50,7 @@ func Start(t testing.TB, kind string, maxTTL time.Duration) Store {
 	s := Store{Kind: kind, MaxTTL: maxTTL}
 	switch kind {
 	case "files":
-		dir, err := os.MkdirTemp("", "fencelock-engines-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		s.At = dir
+		s.At = hosttest.Dir(t, "fencelock-engines-")
 	case "redis":
 		s.At = redistest.StartRedis(t).Addr()
 	case "redlock":
@@ -116,21 +111,16 @@ func (s Store) open() (e driver.Engine, end func(), err error) {
 
 func (s Store) masters() (e driver.Engine, end func(), err error) {
 	var nodes []redlock.Node
-	var clients []rueidis.Client
-	end = func() {
-		for _, c := range clients {
-			c.Close()
-		}
-	}
+	var lazies []*redlock.Lazy
 	for addr := range strings.FieldsSeq(s.At) {
-		client, err := dial(addr)
-		if err != nil {
-			end()
-			return nil, nil, err
-		}
-		clients, nodes = append(clients, client), append(nodes, redlock.Rueidis(client))
+		lazy := redlock.NewLazy(func() (rueidis.Client, error) { return dial(addr) })
+		lazies, nodes = append(lazies, lazy), append(nodes, lazy)
 	}
-	return redlock.New(nodes, &redlock.Config{MaxTTL: s.MaxTTL}), end, nil
+	return redlock.New(nodes, &redlock.Config{MaxTTL: s.MaxTTL}), func() {
+		for _, lazy := range lazies {
+			lazy.Close()
+		}
+	}, nil
 }
 
 func dial(addr string) (rueidis.Client, error) {

@@ -61,22 +61,14 @@ func liveText(run *chaos.Live, since time.Duration) string {
 
 // chaosView is a report as --json prints it. docs/cli-json.md documents it.
 type chaosView struct {
-	Engine     string              `json:"engine"`
-	Seed       uint64              `json:"seed"`
-	Workers    int                 `json:"workers"`
+	*chaos.Report
 	TTL        int64               `json:"ttl_ms"`
 	Length     int64               `json:"length_ms"`
-	Faults     map[string]int      `json:"faults"`
-	Stats      history.Stats       `json:"stats"`
-	Expected   int                 `json:"expected"`
 	Violations []history.Violation `json:"violations"`
 }
 
 func chaosViewOf(r *chaos.Report) chaosView {
-	return chaosView{
-		Engine: r.Engine, Seed: r.Seed, Workers: r.Workers, TTL: r.TTL.Milliseconds(), Length: r.Length.Milliseconds(),
-		Faults: r.Faults, Stats: r.Stats, Expected: r.Expected, Violations: append([]history.Violation{}, r.Violations()...),
-	}
+	return chaosView{r, r.TTL.Milliseconds(), r.Length.Milliseconds(), append([]history.Violation{}, r.Violations()...)}
 }
 
 // chaosText is a report for people. again is the command that repeats the faults.

@@ -6,30 +6,13 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-
-	"github.com/fencelock/fencelock/driver"
 )
 
 // A dialer connects to an address, such as "host:6379".
 type dialer = func(ctx context.Context, addr string) (net.Conn, error)
 
-type dialerKey struct{}
-
-// OpenThrough is [Open] with connections made by dial, unless that is nil. Unix sockets have no
-// address and are not affected.
-func OpenThrough(ctx context.Context, url string, dial dialer) (driver.Engine, func() error, error) {
-	return Open(context.WithValue(ctx, dialerKey{}, dial), url)
-}
-
-// dialerOf returns the dialer of a context, or nil.
-func dialerOf(ctx context.Context) dialer {
-	dial, _ := ctx.Value(dialerKey{}).(dialer)
-	return dial
-}
-
-// through makes a client use the dialer of a context.
-func (r *redisClient) through(ctx context.Context) {
-	dial := dialerOf(ctx)
+// through makes a client use a dialer, unless it is nil. It affects no Unix socket.
+func (r *redisClient) through(dial dialer) {
 	if dial == nil || r.option.DialCtxFn != nil {
 		return
 	}

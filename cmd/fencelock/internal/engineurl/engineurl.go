@@ -70,7 +70,7 @@ import (
 type scheme struct {
 	// open opens the engine of a URL, and returns what closes it. An error is a *HintError, or means
 	// that the URL does not have the form.
-	open func(context.Context, *url.URL) (driver.Engine, func() error, error)
+	open func(context.Context, *url.URL, dialer) (driver.Engine, func() error, error)
 	form string // what its URLs look like
 }
 
@@ -107,6 +107,12 @@ func Beginnings() []string {
 // ErrConfig if the server refuses us, and the error of ctx if ctx has ended. Any other error means
 // that the URL is wrong. A [HintError] says what to do.
 func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine func() error, err error) {
+	return OpenThrough(ctx, raw, nil)
+}
+
+// OpenThrough is [Open] with connections made by dial, unless that is nil. Unix sockets have no
+// address and are not affected.
+func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.Engine, closeEngine func() error, err error) {
 	if raw == "" {
 		dir, err := DefaultDir(os.Geteuid(), os.Getenv)
 		if err != nil {
@@ -134,7 +140,7 @@ func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine fu
 		return nil, nil, fmt.Errorf("%s: unknown scheme%s (known: %s)",
 			termtext.Word(u.Scheme), termtext.Suggest(u.Scheme, known, "; did you mean %s?"), strings.Join(known, ", "))
 	}
-	engine, closeEngine, err = s.open(ctx, u)
+	engine, closeEngine, err = s.open(ctx, u, dial)
 	if _, explained := errors.AsType[*HintError](err); err != nil && !explained && ctx.Err() == nil {
 		err = &HintError{Err: fmt.Errorf("%s: %w", u.Scheme, err), Hint: s.form + "; write special characters of a password as %XX"}
 	}
@@ -193,7 +199,7 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 const breakWait = 10 * time.Second
 
 // openFile opens the engine of a directory. The first lock creates the directory.
-func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
+func openFile(_ context.Context, u *url.URL, _ dialer) (driver.Engine, func() error, error) {
 	switch {
 	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
 		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
@@ -216,7 +222,7 @@ func openFile(_ context.Context, u *url.URL) (driver.Engine, func() error, error
 }
 
 // openMemory opens an engine that excludes no other process.
-func openMemory(_ context.Context, u *url.URL) (driver.Engine, func() error, error) {
+func openMemory(_ context.Context, u *url.URL, _ dialer) (driver.Engine, func() error, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
 		return nil, nil, errors.New("write nothing after the colon")
 	}

@@ -27,11 +27,12 @@ type redisTarget struct {
 }
 
 // openRedis connects to the server of a URL.
-func openRedis(ctx context.Context, u *url.URL) (driver.Engine, func() error, error) {
+func openRedis(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func() error, error) {
 	target, err := parseRedis(u)
 	if err != nil {
 		return nil, nil, err
 	}
+	target.through(dial)
 	client, err := target.connect(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -128,7 +128,6 @@ func authorities(file string) (*x509.CertPool, error) {
 // connect connects, until a time limit or the end of ctx. It uses a goroutine, since
 // rueidis.NewClient takes no context.
 func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
-	r.through(ctx)
 	limit := r.option.Dialer.Timeout + connectReserve
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
