@@ -57,7 +57,7 @@ type Adopter interface {
 	// earlier ones of the name. A minimum hold of the earlier acquisition continues.
 	//
 	// Adopt returns ErrNotHeld if the acquisition has ended: it was released, broken or lost, or
-	// somebody has adopted it. It returns ErrInvalid if req has another mode, limit or weight than
+	// it was adopted before. It returns ErrInvalid if req has another mode, limit or weight than
 	// the acquisition, or a minimum hold. An engine may ignore the limit and the weight if it has no
 	// limits. See [Request.CheckAdopt].
 	//
