@@ -98,7 +98,7 @@ func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Reque
 }
 
 // Detach forgets an acquisition; see [driver.Adopter].
-func (e *Engine) Detach(lease driver.Lease) { e.queue.forget(lease.Owner) }
+func (e *Engine) Detach(lease driver.Lease) { e.queue.forgetAfter(lease.TTL, lease.Owner) }
 
 // List returns the names that are held, waited for or closed by a minimum hold. Unless the name is
 // exact, it reads the index, which has the names that clients of this library have held or waited

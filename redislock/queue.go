@@ -125,6 +125,12 @@ func (q *waitQueue) endFreeing(owner string) {
 	delete(q.freeing, owner)
 }
 
+// forgetAfter forgets a hold that lasts, when its lease has ended. Until then a grant message that
+// arrives late must find its owner, or the lock would be released.
+func (q *waitQueue) forgetAfter(ttl time.Duration, owner string) {
+	time.AfterFunc(ttl, func() { q.forget(owner) })
+}
+
 func (q *waitQueue) forget(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
