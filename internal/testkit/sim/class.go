@@ -41,6 +41,7 @@ type Class struct {
 	Ambush  int64
 	Stepped int64 // per mille of schedules in which the tokens start an hour ahead of all clocks
 	Break   int64 // per mille of requests that break the name
+	Adopt   int64 // per mille of holds that are passed on instead of released, and of requests that adopt one
 	Double  bool  // every other client has twice the TTL and MaxTTL
 	Spread  int   // some clients have other nodes in their lists: 1 means a minority of them, 2 means one more
 	Without Line  // safety lines that the deployment lacks
@@ -120,6 +121,8 @@ var Classes = []*Class{
 		Loss: 10, Twice: 10, Slow: 20, Pause: 5, Rate: rate, Skew: skew, Astray: hour, Faults: all, Every: 300 * ms},
 	{Name: "breaks", About: "locks are broken while their holders have faults too", Break: 200,
 		Loss: 10, Pause: 5, Skew: skew, Faults: slices.Concat(links, pauses), Every: 800 * ms},
+	{Name: "adoptions", About: "locks are passed on, by messages that are late or repeated", Adopt: 500,
+		Loss: 20, Twice: 20, Slow: 20, Late: 20, Pause: 5, Skew: skew, Astray: hour, Faults: slices.Concat(links, pauses, restarts), Every: 800 * ms},
 	{Name: "addresses", About: "addresses lead to other nodes' servers for a while",
 		Loss: 5, Slow: 10, Faults: strays, Every: 150 * ms},
 	{Name: "max ttl", About: "half of the clients have leases and a MaxTTL twice as long; nodes lose locks",

@@ -52,12 +52,20 @@ type client struct {
 type request struct {
 	open    bool
 	shared  bool
-	forced  bool  // it breaks the name
+	forced  bool // it breaks the name
+	from    passed
 	waits   bool  // it repeats attempts until it has the lock
 	joins   bool  // it joins the nodes' queues
 	minHold int64 // the minimum hold, in microseconds
 	caller  Caller
 	since   int64 // when it began, by the client's monotonic clock
+}
+
+// passed is a lock whose holder has stopped without a release. Any client may adopt it.
+type passed struct {
+	owner   Owner // 0 means none
+	shared  bool
+	ordinal int64
 }
 
 // reset restarts a client, like a new process. Events of the process before it are ignored.

@@ -175,10 +175,15 @@ func (c *client) kept(sent hold.Instant) {
 
 // release ends a hold.
 func (c *client) release() {
+	w := c.world
 	c.hold.Step(hold.Event{Kind: hold.Released}, c.instant())
 	c.leave()
-	c.lag()
-	c.free()
+	if w.class.Adopt > 0 && c.hold.Cause() == nil && w.rng.chance(w.class.Adopt) {
+		w.passed = append(w.passed, passed{c.owner, c.request.shared, c.ordinal})
+	} else {
+		c.lag()
+		c.free()
+	}
 	c.again()
 }
 

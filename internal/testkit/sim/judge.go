@@ -28,6 +28,7 @@ type past struct {
 	sent, ended uint16 // bit sets: the addresses to which a release was sent, and the servers that ran one
 	lost        bool   // the attempt failed
 	broken      bool   // it was broken on at least one node
+	adopted     bool   // another client has adopted its lock
 }
 
 // guard is the protected resource. It refuses a token smaller than the greatest floor so far. It
@@ -53,6 +54,7 @@ func (j *judge) acquired(c *client) {
 	}
 	j.tokens(c)
 	j.minHold(c)
+	j.adopted(c)
 	j.order.acquired++
 	c.ordinal, j.order.taken = j.order.acquired, w.now
 	if j.past[c.owner].broken {
@@ -68,13 +70,30 @@ func (j *judge) acquired(c *client) {
 func (j *judge) minHold(c *client) {
 	w := j.world
 	o := &j.order
-	if w.now < o.closed && c.called > o.closedAt && !c.request.forced {
+	if w.now < o.closed && c.called > o.closedAt && !c.request.forced && c.request.from.owner == 0 {
 		w.violate(Early, "client %d got token %d %v before the end of a minimum hold", c.id, c.token, time.Duration(o.closed-w.now))
 	}
 	hold := c.request.minHold * 1000
 	if until := c.called + hold - hold/50; hold > 0 && until > o.closed {
 		o.closed, o.closedAt = until, w.now
 	}
+}
+
+// adopted checks that a lock is adopted once, and by nobody after a later holder that excludes it.
+func (j *judge) adopted(c *client) {
+	from := c.request.from
+	if from.owner == 0 {
+		return
+	}
+	p, later := &j.past[from.owner], j.order.exclusive
+	if !from.shared {
+		later = j.order.whole
+	}
+	if p.adopted || later > from.ordinal {
+		j.world.violate(Revived, "client %d adopts acquisition %d, which has ended: adopted before %v, last one that excludes it %d",
+			c.id, from.ordinal, p.adopted, later)
+	}
+	p.adopted = true
 }
 
 // tokens checks that the token is greater than earlier ones, unique, and not too far in the future.

@@ -39,6 +39,7 @@ var Mutants = []Mutant{
 	{Name: "a straggler is not raised", Lacks: StragglerLine, Class: "calm", Shows: Misnamed, Seed: 1},
 	{Name: "a lost take frees only what has granted", Lacks: EveryLine, Class: "network", Shows: Leftover, Seed: 1},
 	{Name: "a late renewal moves an ended hold", Lacks: EndedLine, Class: "network", Shows: Revived, Seed: 31},
+	{Name: "what was lost is adopted", Lacks: PassLine, Class: "adoptions", Shows: Revived, Seed: 2},
 	{Name: "no minimum hold", Lacks: HoldLine, Class: "calm", Shows: Early, Seed: 1},
 	{Name: "a failed take leaves its minimum hold", Lacks: UndoLine, Class: "network", Shows: Closed, Seed: 1},
 	{Name: "clients tell since when they wait", Lacks: SinceLine, Class: "clocks", Shows: Overtaken, Seed: 1},

@@ -85,6 +85,7 @@ const (
 	TillLine                      // a free name is reserved for the notified waiter for a short time only
 	EndedLine                     // a late answer to a renewal does not affect a hold that has ended
 	FreedLine                     // after a release the node refuses the owner for a while
+	PassLine                      // a node lets a client adopt only what it has
 
 	MajorityLine  // a majority, not one node less
 	DriftLine     // the drift is subtracted from the lease
@@ -151,6 +152,7 @@ func (n *Node) Ask(r Request, now int64) Answer {
 		return a
 	}
 	switch {
+	case r.Adopts && n.lacks(PassLine) && n.find(r.Only) == nil:
 	case r.Adopts && (n.find(r.Only) == nil || n.Shared != r.Shared):
 		a.Status = Passed
 		return a

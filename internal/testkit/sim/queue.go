@@ -45,6 +45,7 @@ type event struct {
 	seq    uint32 // orders events of the same time
 	round  uint32 // the number of a renewal, timer, attempt or waiting request
 	owner  Owner
+	from   Owner // in an ask: the owner to adopt from; 0 if it does not adopt
 	kind   kind
 	client uint8
 	node   uint8

@@ -95,6 +95,7 @@ func (s *server) respond(e *event) {
 		}
 		if a.Status == Granted && !had {
 			w.judge.ghost(s, e)
+			w.judge.past[e.from].ended |= 1 << s.index
 		}
 		w.judge.keptFree(s, e, a, now)
 		out.answer, out.token, out.floor = uint8(a.Status), a.Token, a.Floor
@@ -131,7 +132,7 @@ func (s *server) request(e *event) Request {
 	c := &s.world.clients[e.client]
 	return Request{
 		Owner: e.owner, Shared: e.flags&shared != 0, Forced: e.flags&forced != 0, Proposed: e.token, TTL: e.floor, By: e.by,
-		Nodes: c.set, MaxTTL: c.maxTTL(),
+		Nodes: c.set, MaxTTL: c.maxTTL(), Adopts: e.from != 0, Only: e.from,
 		Wait: Wait{
 			Joins: e.flags&joins != 0, Caller: Caller(e.round), Waited: e.waited, Since: int64(c.instant().Wall)/1000 + epoch - e.waited,
 			First: e.flags&goesFirst != 0, Next: e.flags&goesNext != 0,

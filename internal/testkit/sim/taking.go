@@ -85,7 +85,10 @@ func (c *client) want() {
 	w.callers++
 	c.request = request{open: true, shared: w.mixed && w.rng.chance(600), caller: w.callers, since: int64(c.instant().Mono)}
 	c.request.waits = !w.class.Single && w.rng.chance(400)
-	if !w.class.Single && w.rng.chance(w.class.Break) {
+	if w.class.Adopt > 0 && len(w.passed) > 0 && w.rng.chance(w.class.Adopt) {
+		c.request.from = w.passed[len(w.passed)-1-int(w.rng.below(min(int64(len(w.passed)), 3)))]
+		c.request.shared, c.request.waits = c.request.from.shared, false
+	} else if !w.class.Single && w.rng.chance(w.class.Break) {
 		c.request.forced, c.request.shared, c.request.waits = true, false, false
 	} else if w.rng.chance(50) {
 		if minHold := w.rng.below(int64(maxTTL) / 1000 * 8 / 10); !c.request.shared {
@@ -98,7 +101,7 @@ func (c *client) want() {
 // ask returns the first round's message to a node.
 func (c *client) ask(node, from uint8, now hold.Instant) event {
 	r := &c.request
-	e := event{kind: evAsk, owner: c.owner, token: c.last, floor: int64(c.lent) / 1000, by: c.asked[node]}
+	e := event{kind: evAsk, owner: c.owner, token: c.last, floor: int64(c.lent) / 1000, by: c.asked[node], from: c.request.from.owner}
 	if r.shared {
 		e.flags |= shared
 	}

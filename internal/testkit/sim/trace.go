@@ -13,7 +13,7 @@ func (w *World) say(format string, args ...any) {
 }
 
 var (
-	statusNames   = [...]string{"granted", "held", "quarantined", "other nodes", "too late", "kept for others"}
+	statusNames   = [...]string{"granted", "held", "quarantined", "other nodes", "too late", "kept for others", "not the owner to adopt from"}
 	standingNames = [...]string{"silent", "renewed", "free", "taken"}
 )
 
@@ -22,7 +22,7 @@ func (w *World) trace(e *event) {
 	name := kindNames[e.kind]
 	switch {
 	case e.kind == evAsk:
-		w.say("node %d: %s of client %d for owner %d, proposing %d, flags %b", e.node, name, e.client, e.owner, e.token, e.flags)
+		w.say("node %d: %s of client %d for owner %d, proposing %d, flags %b, adopts %d", e.node, name, e.client, e.owner, e.token, e.flags, e.from)
 	case e.kind <= evLeave:
 		w.say("node %d: %s of client %d for owner %d, token %d", e.node, name, e.client, e.owner, e.token)
 	case e.kind == evVote && Status(e.answer) == Granted:

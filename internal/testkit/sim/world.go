@@ -32,6 +32,7 @@ type World struct {
 	margin  time.Duration
 	owners  Owner
 	callers Caller
+	passed  []passed
 	failed  error
 }
 
@@ -100,7 +101,7 @@ func (w *World) setUp(class *Class, seed uint64) {
 		w.rng = w.rng*31 + random(b)
 	}
 	w.queue.reset()
-	w.owners, w.callers = 0, 0
+	w.owners, w.callers, w.passed = 0, 0, w.passed[:0]
 	w.net = network{world: w}
 	w.judge = judge{world: w, past: append(w.judge.past[:0], past{}), since: append(w.judge.since[:0], 0)}
 	w.size = int(3 + 2*w.rng.below(2))
