@@ -158,6 +158,22 @@ func (s scene) halfMoveAndAct(e, other, hasty *redislock.Engine) (all []*halfMov
 			}
 		}})
 
+		for _, req := range []driver.Request{request(name("adopting")), shared(request(name("sharing")), 2)} {
+			passes := s.hold(e, req)
+			all = append(all, &halfMoved{name: req.Name, during: func() {
+				next, err := passes.adoption(hasty, try(req))
+				if !unmoved("adopting "+req.Name, err) {
+					passes = next
+				} else if err := passes.renew(); err != nil {
+					s.Errorf("%s: lost by an adoption that failed: %v", req.Name, err)
+				}
+			}, after: func() {
+				next := passes.passed(e)
+				s.gone(passes.renew())
+				next.free()
+			}})
+		}
+
 		stays := s.hold(e, request(name("leaving")))
 		leaves := s.queue(other, request(stays.req.Name))
 		all = append(all, &halfMoved{name: stays.req.Name, during: func() {
