@@ -3,6 +3,7 @@ package fencelock_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -56,6 +57,62 @@ func acquireWithBackoff(ctx context.Context, locks *fencelock.Locker, name strin
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), err)
 		}
+	}
+}
+
+// passOn acquires a lock, begins the work and passes the lock on by a message.
+func passOn(ctx context.Context, locks *fencelock.Locker, upload func(context.Context) error, send func(context.Context, []byte) error) error {
+	lock, err := locks.With(fencelock.Options{TTL: time.Minute}).Acquire(ctx, "video:42")
+	if err != nil {
+		return err
+	}
+	defer lock.Release() // does nothing after Detach
+	if err := upload(lock.Context()); err != nil {
+		return err
+	}
+	if err := lock.Detach(); err != nil { // the lock was lost
+		return err
+	}
+	message, err := json.Marshal(lock.Lease())
+	if err != nil {
+		return err
+	}
+	return send(ctx, message)
+}
+
+// goOn adopts the lock of a message and finishes the work.
+func goOn(ctx context.Context, locks *fencelock.Locker, message []byte, encode func(context.Context) error) error {
+	var lease fencelock.Lease
+	if err := json.Unmarshal(message, &lease); err != nil {
+		return err
+	}
+	lock, err := locks.Adopt(ctx, lease)
+	if err != nil {
+		return err // ErrNotHeld: the lease has expired, or another worker has adopted it
+	}
+	defer lock.Release()
+	return encode(lock.Context())
+}
+
+// TestPassOn: a message with a lease is delivered twice.
+func TestPassOn(t *testing.T) {
+	engine := memlock.New(nil)
+	here, there := fencelock.New(engine, nil), fencelock.New(engine.Client(), nil)
+	work := func(ctx context.Context) error {
+		if token, ok := fencelock.TokenFrom(ctx); !ok || token == 0 || ctx.Err() != nil {
+			t.Errorf("work with token %d, %v", token, ctx.Err())
+		}
+		return nil
+	}
+	var message []byte
+	if err := passOn(t.Context(), here, work, func(_ context.Context, m []byte) error { message = m; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := goOn(t.Context(), there, message, work); err != nil {
+		t.Error(err)
+	}
+	if err := goOn(t.Context(), there, message, work); !errors.Is(err, fencelock.ErrNotHeld) {
+		t.Errorf("delivered twice: %v", err)
 	}
 }
 
