@@ -87,7 +87,7 @@ func (a *attempt) call(ctx context.Context, req driver.Request) (driver.Grant, e
 	if a.adopts == nil {
 		return a.engine.Acquire(ctx, req)
 	}
-	return a.engine.(driver.Adopter).Adopt(ctx, *a.adopts, req) //nolint:forcetypeassert // see Locker.Adopt
+	return a.engine.(driver.Adopter).Adopt(ctx, *a.adopts, req) // as Locker.Adopt has found
 }
 
 // startHold begins the hold of a granted lock. A grant that is too old is confirmed by a renewal
