@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -216,7 +217,7 @@ func (c *runCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		line := newWaitLine(a, c.Name, logEvery)
 		locker := c.locker(engine, c.sharing.over(fencelock.Options{Wait: c.Wait.limit, MinHold: c.MinHold, OnWait: line.update}))
-		lock, signals, err := a.await(c.taker(engine, locker))
+		lock, signals, err := a.await(c.taker(a, engine, locker))
 		line.stop()
 		if err != nil {
 			c.tick.finish(err) // a signal may have arrived after the run began
@@ -232,12 +233,12 @@ func (c *runCmd) Run(a *app) error {
 // taker returns a function that claims the tick, if there is one, and acquires the lock. It claims
 // the tick even if the lock is busy: with -n, a tick that comes due during the previous run is
 // skipped on every host.
-func (c *runCmd) taker(engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
+func (c *runCmd) taker(a *app, engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
 	take := c.from(locker)
 	if c.Tick == 0 {
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
-	return c.tick.taker(cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2}), c.Tick, take)
+	return c.tick.taker(cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&tickLog{app: a})}), c.Tick, take)
 }
 
 // refusal returns why there is no lock, and a hint. Only a held lock counts as busy: an unreachable
