@@ -41,7 +41,7 @@ func (c *acquireCmd) keep(a *app) error {
 	}
 	defer lock.Release() // if it fails, the lease expires
 	supervise.NameKeeper()
-	holding := &keeper{acquireCmd: c, lock: lock, until: time.Now().Add(c.MaxHold), watched: watched}
+	holding := &keeper{acquireCmd: c, locker: fencelock.New(engine, nil), lock: lock, until: time.Now().Add(c.MaxHold), watched: watched}
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
 	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
@@ -90,6 +90,7 @@ func (c *acquireCmd) take(a *app, engine driver.Engine) (*fencelock.Lock, chan o
 // keeper holds a lock for a process.
 type keeper struct {
 	*acquireCmd
+	locker  *fencelock.Locker
 	lock    *fencelock.Lock
 	until   time.Time // end of the maximum hold
 	watched *neighbour
@@ -116,7 +117,7 @@ func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signa
 				continue
 			}
 		case <-over:
-			if over = nil; releasedElsewhere(k.lock.Err()) {
+			if over = nil; k.releasedElsewhere() {
 				return
 			}
 		}
@@ -127,8 +128,15 @@ func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signa
 	}
 }
 
-// releasedElsewhere reports whether a lock ended because of fencelock release on another host.
-func releasedElsewhere(err error) bool {
-	loss, ok := errors.AsType[*fencelock.LostError](err)
-	return ok && errors.Is(loss.Reason, driver.ErrBroken) && strings.Contains(loss.Reason.Error(), releaseReason)
+// releasedElsewhere reports whether the lock ended because of fencelock release on another host.
+func (k *keeper) releasedElsewhere() bool {
+	loss, ok := errors.AsType[*fencelock.LostError](k.lock.Err())
+	switch {
+	case !ok:
+		return false
+	case errors.Is(loss.Reason, driver.ErrBroken):
+		return strings.Contains(loss.Reason.Error(), releaseReason)
+	}
+	// If the lock is gone and the reason did not arrive, the server can be asked.
+	return errors.Is(loss.Reason, driver.ErrNotHeld) && announced(k.locker, k.lock.Owner())
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
@@ -71,6 +73,53 @@ func TestReleaseOnAnotherHost(t *testing.T) {
 	if err := h.elsewhere(url, "release", k.Handle).Run(); exitCodeOf(err) != exitLost {
 		t.Errorf("a second release: %v", err)
 	}
+}
+
+// TestLostReleaseMessage: if the server's message about a release elsewhere does not arrive, the
+// keeper finds the record, and sends no signal. Without a record it does.
+func TestLostReleaseMessage(t *testing.T) {
+	t.Parallel()
+	h, server := newHost(t), redistest.StartRedis(t)
+	url := "redis://" + server.Addr()
+	for _, recorded := range []bool{true, false} {
+		name := fmt.Sprint("recorded-", recorded)
+		worker := exec.Command("sh", "-c", "trap 'echo TERM >>$0; exit' TERM; echo yes >$0.ready; while test ! -e $0.end; do sleep 0.05; done", h.path(name))
+		must(t, worker.Start())
+		eventually(t, "the worker is ready", func() bool { return h.lines(name+".ready") > 0 })
+		k := h.acquired(t, url, "--ttl", "3s", "--with-pid", fmt.Sprint(worker.Process.Pid), name)
+		if recorded {
+			a := &app{ctx: t.Context(), url: url}
+			must(t, a.within(a.ctx, func(engine driver.Engine) error {
+				announce(a.ctx, fencelock.New(engine, nil), k.Owner)
+				return nil
+			}))
+		}
+		if n := server.Do(t, "DEL", "lock:"+name); n != "1" {
+			t.Fatalf("deleted %s keys of the lock", n)
+		}
+		eventually(t, "the keeper notices the end of its lock, and ends", func() bool { return !running(k.PID) })
+		must(t, os.WriteFile(h.path(name+".end"), nil, 0o600))
+		must(t, worker.Wait())
+		if signalled := h.lines(name) > 0; signalled == recorded {
+			t.Errorf("recorded: %v; the process got a signal: %v", recorded, signalled)
+		}
+	}
+}
+
+// TestReleaseElsewhereLeavesARecord: release writes the record that the keeper looks for.
+func TestReleaseElsewhereLeavesARecord(t *testing.T) {
+	t.Parallel()
+	h, server := newHost(t), redistest.StartRedis(t)
+	a := &app{ctx: t.Context(), url: "redis://" + server.Addr()}
+	k := h.acquired(t, a.url, "--detach", "x")
+	must(t, (&releaseCmd{handle{k.Handle}}).releaseElsewhere(a))
+	eventually(t, "the keeper ends", func() bool { return !running(k.PID) })
+	must(t, a.within(a.ctx, func(engine driver.Engine) error {
+		if !announced(fencelock.New(engine, nil), k.Owner) {
+			t.Error("there is no record")
+		}
+		return nil
+	}))
 }
 
 // most returns the maximum hold that a command shows.

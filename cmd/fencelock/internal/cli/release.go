@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,11 +63,47 @@ const releaseReason = "released by fencelock release"
 func (c *releaseCmd) releaseElsewhere(a *app) error {
 	owner, name := c.parts()
 	err := a.with(func(ctx context.Context, engine driver.Engine) error {
-		_, err := fencelock.New(engine, nil).BreakOwner(ctx, name, owner, releaseReason)
+		locker := fencelock.New(engine, nil)
+		announce(ctx, locker, owner)
+		_, err := locker.BreakOwner(ctx, name, owner, releaseReason)
 		return err
 	})
 	if errors.Is(err, driver.ErrNotHeld) {
 		return c.lost()
 	}
 	return err
+}
+
+// A release on another host also leaves a record. The server sends the reason of a break to the
+// keeper, but the message is lost if the keeper is not connected at that moment.
+const (
+	recordLife  = time.Hour   // longer than a keeper needs to notice the end of its lock
+	recordLimit = time.Second // for a read or a write of it
+)
+
+// recordOf returns the key of the record about an acquisition.
+func recordOf(owner string) string { return "fencelock:released:" + owner }
+
+// announce writes the record, if the engine has records. If it fails, the keeper may take the
+// release for a loss.
+func announce(ctx context.Context, locker *fencelock.Locker, owner string) {
+	records, err := locker.Records()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	_, _ = records.Swap(ctx, recordOf(owner), []byte(releaseReason), "", recordLife)
+}
+
+// announced reports whether there is a record of the release.
+func announced(locker *fencelock.Locker, owner string) bool {
+	records, err := locker.Records()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordLimit)
+	defer cancel()
+	r, err := records.Get(ctx, recordOf(owner))
+	return err == nil && r.Version != ""
 }
