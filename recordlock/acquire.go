@@ -32,7 +32,7 @@ func (d *desk) newAcquiring(req driver.Request) *acquiring {
 	a := &acquiring{desk: d, req: req, queued: make(chan struct{})}
 	a.entry = entry{
 		Owner: uuid.Must(uuid.NewV7()).String(), Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: req.Weight,
-		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note),
+		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note), Kind: cut(req.Kind), Most: req.MaxHold.Milliseconds(),
 	}
 	if driver.ValidTrace(req.Trace) {
 		a.entry.Trace = req.Trace

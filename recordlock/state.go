@@ -41,6 +41,8 @@ type entry struct {
 	PID    int    `json:"pid,omitempty"`
 	Note   string `json:"note,omitempty"`
 	Trace  string `json:"trace,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	Most   int64  `json:"max_hold_ms,omitempty"` // what the holder intends; nothing enforces it here
 }
 
 type holder struct {
@@ -205,7 +207,7 @@ func (e entry) mode() driver.Mode {
 }
 
 func (e entry) identity() driver.Identity {
-	return driver.Identity{Host: e.Host, PID: e.PID, Note: e.Note, Trace: e.Trace}
+	return driver.Identity{Host: e.Host, PID: e.PID, Note: e.Note, Trace: e.Trace, Kind: e.Kind, MaxHold: time.Duration(e.Most) * time.Millisecond}
 }
 
 func (e entry) since() time.Time { return time.UnixMicro(e.Since) }
