@@ -34,8 +34,21 @@ type Config struct {
 	// means the default, 30 s.
 	ShutdownTimeout time.Duration
 
+	// Rank is the preference for this candidate: 0 is best. If a candidate of a better rank waits when
+	// this one is granted the lock, this one gives way at once. If it leads, it resigns as soon as a
+	// candidate of a better rank has waited for Settle. The rank is published in the note. The default
+	// is 0. It needs an engine that can list.
+	Rank int
+
+	// Settle is how long a candidate of a better rank must wait before a leader resigns to it. A
+	// candidate that has led for less than Settle and a TTL has failed. After that it is not preferred
+	// for twice Settle, and for twice as long after each further failure in a row, up to 64 times
+	// Settle. 0 means the default, 30 s.
+	Settle time.Duration
+
 	// ResignPause is how long a candidate waits after a resignation before it campaigns again, so
-	// that another one can become the leader. A negative value means no pause. 0 means the default,
+	// that another one can become the leader. If it has resigned because of Rank, it waits only until
+	// another one leads. A negative value means no pause. 0 means the default,
 	// 1 s.
 	ResignPause time.Duration
 
@@ -49,6 +62,12 @@ type Config struct {
 	// only the next calls are delayed. nil, the default, means no call.
 	OnChange func(Change)
 
+	// OnLeader is called when Run or Terms begins, and on every change of who leads as [Observe]
+	// yields it; the zero Leader means nobody. While the engine is unreachable, there is no call. It
+	// is called from one goroutine, which ends before Run or Terms returns. If it blocks, changes are
+	// skipped. nil, the default, means no call.
+	OnLeader func(Leader)
+
 	// Logger receives what a call cannot return: an unreachable engine, and errors of work whose
 	// term was lost. nil, the default, means no logging.
 	Logger *slog.Logger
@@ -57,6 +76,7 @@ type Config struct {
 const (
 	defaultShutdown = 30 * time.Second
 	defaultRest     = time.Second
+	defaultSettle   = 30 * time.Second
 	firstPause      = 100 * time.Millisecond // the first pause after a failed campaign
 	lastPause       = 5 * time.Second
 )
@@ -68,7 +88,9 @@ type Candidate struct {
 	name  string
 	cfg   Config
 
-	mu      sync.Mutex // guards running, stuck, state, changes, telling, term, lost, and left of each term
+	others *precedence
+
+	mu      sync.Mutex // guards what follows, and left of each term
 	running bool       // Run or Terms is active, or fn is stuck
 	stuck   bool       // Run returned ErrStuck and fn still runs
 	state   State
@@ -76,6 +98,7 @@ type Candidate struct {
 	telling bool      // whether tell is active
 	term    *Term     // the latest term, until its work has returned
 	lost    time.Time // when term was lost; zero before
+	chosen  bool      // an operator asked for this leader, so it does not resign to a better rank
 }
 
 // New returns a candidate for name. It does no I/O. cfg may be nil.
@@ -91,16 +114,18 @@ func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
 	}
 	c.cfg.ShutdownTimeout = cmp.Or(c.cfg.ShutdownTimeout, defaultShutdown)
 	c.cfg.ResignPause = cmp.Or(c.cfg.ResignPause, defaultRest)
+	c.cfg.Settle = cmp.Or(c.cfg.Settle, defaultSettle)
 	if c.cfg.Logger == nil {
 		c.cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	o := locks.Options()
-	o.Note = cmp.Or(c.cfg.Value, o.Note)
+	o.Note = writeNote(cmp.Or(c.cfg.Value, o.Note), c.cfg.Rank)
 	o.Grace = cmp.Or(o.Grace, o.TTL/5)        // time for the work to stop before another candidate can lead
 	o.Wait = 0                                // a campaign keeps its place in the queue
 	o.Shared, o.Limit, o.Weight = false, 0, 0 // otherwise several could lead
 	o.Kind = fencelock.KindElection
 	c.locks = locks.WithOnly(o)
+	c.others = newPrecedence(c.cfg.Settle, o.TTL)
 	return c
 }
 
@@ -133,6 +158,10 @@ func (c *Candidate) begin() error {
 	switch {
 	case c.stuck:
 		return fmt.Errorf("%w: %q: end this process before another campaign", ErrStuck, c.name)
+	case c.cfg.Rank < 0:
+		return fmt.Errorf("%w: the rank %d of the candidate for %q is negative", fencelock.ErrInvalid, c.cfg.Rank, c.name)
+	case c.cfg.Settle < 0 || c.cfg.Settle > longestSettle:
+		return fmt.Errorf("%w: the settle time %v of the candidate for %q is not between 0 and %v", fencelock.ErrInvalid, c.cfg.Settle, c.name, longestSettle)
 	case c.running:
 		return fmt.Errorf("%w: the candidate for %q is already running: create another one with New", fencelock.ErrInvalid, c.name)
 	}
@@ -170,8 +199,11 @@ func (c *Candidate) leave(term *Term) bool {
 // Config.GiveUp returns true.
 func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
-		lock, err := c.locks.Acquire(ctx, c.name)
+		lock, gave, err := c.acquire(ctx)
 		switch {
+		case gave:
+			c.letIn(ctx)
+			continue
 		case err == nil:
 			return c.enter(ctx, lock), nil
 		case ctx.Err() != nil:
@@ -186,13 +218,34 @@ func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 	}
 }
 
+// acquire waits for the lock. It releases the lock again if a better candidate waits.
+func (c *Candidate) acquire(ctx context.Context) (lock *fencelock.Lock, gave bool, err error) {
+	if lock, err = c.locks.Acquire(ctx, c.name); err == nil {
+		gave, err = c.giveWayAtOnce(ctx, lock)
+	}
+	return lock, gave, err
+}
+
+// release releases a lock and logs a failure.
+func (c *Candidate) release(lock *fencelock.Lock) error {
+	err := lock.Release()
+	if err != nil && !errors.Is(err, fencelock.ErrNotHeld) {
+		c.cfg.Logger.Warn("release failed", "name", c.name, "term", lock.Token(), "error", err)
+	}
+	return err
+}
+
 // rest returns to campaigning after term, with a pause to let others lead first, unless the term
 // was lost.
 func (c *Candidate) rest(ctx context.Context, term *Term) {
 	c.mu.Lock()
 	c.set(Campaigning, term)
 	c.mu.Unlock()
-	if !term.lost {
+	switch {
+	case term.lost:
+	case c.others.gaveWay(term.lock.Owner()):
+		c.letIn(ctx)
+	default:
 		retry.Sleep(ctx, c.cfg.ResignPause)
 	}
 }

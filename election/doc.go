@@ -12,8 +12,9 @@
 // limit: cancel ctx to stop it.
 //
 // [New] makes a [Candidate], which can also publish a value such as its address, resign on request,
-// answer health checks, and limit how long its work may take to stop. [Candidate.Terms] is Run as a
-// loop. [Observe] and [Current] return the leader, in any process.
+// answer health checks, be preferred to others (Config.Rank), and limit how long its work may take to
+// stop. [Candidate.Terms] is Run as a loop. [Observe] and [Current] return the leader, in any
+// process; Config.OnLeader is called with each.
 //
 // # Guarantees
 //
@@ -42,4 +43,11 @@
 // If a leader stops cleanly, the next one takes over at once. If it crashes, the next one takes
 // over when its lease expires: the TTL of the Locker bounds the time without a leader. On files,
 // which have no TTL, the lock ends with the process.
+//
+// # Ranks
+//
+// Candidates can have ranks. Of those that wait, the best one leads next, and a leader resigns to a
+// better one that has waited for Config.Settle. A rank is a preference and no promise: it is the
+// candidates that give way to each other, and the engine does not know ranks. [Transfer] lets a
+// candidate on a given host lead.
 package election

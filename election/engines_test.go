@@ -4,9 +4,12 @@ package election_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
 )
@@ -36,4 +39,87 @@ func TestPublishOnRealEngines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On the engines that ship: the best of those that wait leads next, and a leader resigns to a better
+// candidate that comes later.
+func TestRanksOnRealEngines(t *testing.T) {
+	for engine, connect := range engines.All(ttl) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			client := connect(t)
+			c := court{terms: make(chan int, 100)}
+			end := map[int]func(){}
+			for _, rank := range []int{3, 2, 1} {
+				end[rank] = c.begin(t, client(), rank)
+				c.waitQueued(t, client(), len(end)-1)
+			}
+			c.wantLeader(t, 3)
+			c.wantLeader(t, 1) // after the settle time
+			end[0] = c.begin(t, client(), 0)
+			c.wantLeader(t, 0)
+			c.waitQueued(t, client(), 3)
+			end[0]()
+			c.wantLeader(t, 1) // 2 and 3 do not work in between
+			for _, rank := range []int{1, 2, 3} {
+				end[rank]()
+			}
+		})
+	}
+}
+
+// court has candidates that report the rank of each one that begins to work.
+type court struct {
+	terms   chan int
+	leading atomic.Int32
+}
+
+// begin runs a candidate until the returned function is called.
+func (c *court) begin(t *testing.T, engine driver.Engine, rank int) (end func()) {
+	t.Helper()
+	locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: ttl})
+	candidate := election.New(locks, name, &election.Config{Rank: rank, Settle: 2 * time.Second})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		_ = candidate.Run(ctx, func(ctx context.Context) error {
+			if c.leading.Add(1) > 1 {
+				t.Error("two lead")
+			}
+			c.terms <- rank
+			<-ctx.Done()
+			c.leading.Add(-1)
+			return context.Cause(ctx)
+		})
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// wantLeader waits for the next term.
+func (c *court) wantLeader(t *testing.T, rank int) {
+	t.Helper()
+	select {
+	case got := <-c.terms:
+		if got != rank {
+			t.Errorf("rank %d leads, want %d", got, rank)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("rank %d does not lead", rank)
+	}
+}
+
+// waitQueued waits until n candidates are listed as waiting, and one leads.
+func (c *court) waitQueued(t *testing.T, engine driver.Engine, n int) {
+	t.Helper()
+	locks := fencelock.New(engine, nil)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s, err := locks.Status(t.Context(), name); err == nil && len(s.Waiters) == n && len(s.Holders) == 1 {
+			return
+		}
+	}
+	t.Fatalf("%d candidates do not wait", n)
 }

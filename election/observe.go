@@ -14,6 +14,7 @@ import (
 // Leader describes the current leader. The zero Leader means that there is none.
 type Leader struct {
 	Value string // what the leader publishes
+	Rank  int    // see Config.Rank
 	Host  string
 	PID   int
 	Owner string    // not empty while there is a leader
@@ -61,8 +62,16 @@ func holder(ctx context.Context, locks *fencelock.Locker, name string) (Leader, 
 	if err != nil || len(status.Holders) == 0 || status.Holders[0].Owner == "" {
 		return Leader{}, err
 	}
-	h := status.Holders[0]
-	return Leader{Value: h.Note, Host: h.Host, PID: h.PID, Owner: h.Owner, Term: h.Token, Since: h.Since}, nil
+	return leaderOf(status.Holders[0]), nil
+}
+
+// leaderOf returns a holder as a leader. One that only asks for another leader is none.
+func leaderOf(h fencelock.Holder) Leader {
+	value, rank, to := readNote(h.Note)
+	if to != "" {
+		return Leader{}
+	}
+	return Leader{Value: value, Rank: rank, Host: h.Host, PID: h.PID, Owner: h.Owner, Term: h.Token, Since: h.Since}
 }
 
 // Depose takes the lock away from the current leader, and from no later one. The leader is notified

@@ -23,8 +23,9 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 //     ctx ends Run in this way: the context of fn ends, and fn returns.
 //   - The term is lost: the context of fn ends with a cause that is fencelock.ErrLost. Run waits
 //     until fn returns, logs its error, and campaigns again.
-//   - Resign is called, fn returns ErrResigned, or the term reaches fencelock.Options.MaxHold, which
-//     is the cause of the end of its context: the same, after Config.ResignPause.
+//   - Resign is called, fn returns ErrResigned, the candidate resigns because of Config.Rank, or the
+//     term reaches fencelock.Options.MaxHold, which is the cause of the end of its context: the same,
+//     after Config.ResignPause.
 //   - fn panics: Run ends the term and panics with an error that contains the value and the stack.
 //     It wraps the value if that is an error.
 //
@@ -39,6 +40,7 @@ func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error)
 	if err := c.begin(); err != nil {
 		return err
 	}
+	defer c.watch(ctx)()
 	var term *Term
 	var stuck bool
 	defer func() { // deferred: the logger may panic

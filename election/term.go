@@ -62,6 +62,7 @@ func (c *Candidate) Terms(ctx context.Context) iter.Seq2[*Term, error] {
 			yield(nil, err)
 			return
 		}
+		defer c.watch(ctx)()
 		var term *Term
 		defer func() { c.end(term) }()
 		for {
@@ -126,11 +127,8 @@ func (c *Candidate) close(term *Term) {
 	c.leave(term) // for Terms; Run has called it already
 	standing := term.lock.Err()
 	term.cancel(context.Canceled) // ends goroutines that the work left behind, before the next leader starts
-	err := term.lock.Release()
+	err := c.release(term.lock)
 	term.lost = errors.Is(standing, fencelock.ErrLost) || errors.Is(err, fencelock.ErrNotHeld) && !errors.Is(err, fencelock.ErrMaxHold)
-	if err != nil && !errors.Is(err, fencelock.ErrNotHeld) {
-		c.cfg.Logger.Warn("release failed", "name", c.name, "term", term.Token(), "error", err)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.term = nil

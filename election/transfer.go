@@ -1,0 +1,111 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// ErrNoCandidate means that no candidate waits on the host that was given to [Transfer].
+var ErrNoCandidate = errors.New("no candidate waits there")
+
+// Transfer deposes the leader as [Depose] does, and lets a candidate on host lead next. The others
+// give way to it if they are granted the lock first, without running their work. That leader does
+// not resign to a candidate of a better rank during this term.
+//
+// Transfer returns when a candidate on host has led for three seconds, or an error when ctx ends
+// before. If host leads already, it deposes nobody and returns that leader and the number of its
+// term. If no candidate waits on host, it deposes nobody and returns ErrNoCandidate.
+//
+// Transfer waits in the queue itself, with a note that names the host: this is how the candidates
+// know. So it needs the right to acquire the lock.
+func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason string) (Leader, int64, error) {
+	status, err := locks.Status(ctx, name)
+	if err != nil {
+		return Leader{}, 0, err
+	}
+	if len(status.Holders) > 0 {
+		if leader := leaderOf(status.Holders[0]); leader.Host == host {
+			return leader, leader.Term, nil
+		}
+	}
+	if !slices.ContainsFunc(status.Waiters, func(w fencelock.Waiter) bool { return w.Host == host }) {
+		return Leader{}, 0, fmt.Errorf("%w: %q has none on %q", ErrNoCandidate, name, host)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	queued, done := make(chan struct{}), make(chan struct{})
+	go func() { // ends when ctx ends
+		defer close(done)
+		cancel(wish(ctx, locks, name, host, queued))
+	}()
+	defer func() {
+		cancel(nil)
+		<-done // the request has left the queue
+	}()
+	select {
+	case <-queued:
+	case <-ctx.Done():
+		return Leader{}, 0, context.Cause(ctx)
+	}
+	leader, token, err := Depose(ctx, locks, name, reason)
+	if err == nil {
+		err = awaitLeader(ctx, locks, name, host)
+	}
+	return leader, token, err
+}
+
+// wish waits in the queue, with a note that asks for a leader on host. It closes queued when it is
+// there, and waits again after a grant, until ctx ends.
+func wish(ctx context.Context, locks *fencelock.Locker, name, host string, queued chan struct{}) error {
+	once := sync.OnceFunc(func() { close(queued) })
+	locks = locks.WithOnly(fencelock.Options{
+		TTL: locks.Options().TTL, Note: wishNote(host), Kind: fencelock.KindElection,
+		OnWait: func(fencelock.WaitInfo) { once() },
+	})
+	for {
+		lock, err := locks.Acquire(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := lock.Release(); err != nil && !errors.Is(err, fencelock.ErrNotHeld) {
+			return err
+		}
+		once()
+		retry.Sleep(ctx, firstLook)
+	}
+}
+
+// The pauses between two looks at who leads.
+const (
+	firstLook = 10 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+)
+
+// steady is how long the new leader of a transfer must lead. An engine may show a frozen candidate
+// as the leader for two seconds.
+const steady = 3 * time.Second
+
+// awaitLeader waits until a candidate on host leads and has done so for a while.
+func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host string) error {
+	var last Leader
+	var since time.Time
+	for pause := retry.NewBackoff(firstLook, lastLook); ; {
+		leader, err := holder(ctx, locks, name)
+		switch {
+		case err != nil:
+		case leader.Owner != last.Owner:
+			last, since = leader, time.Now()
+		case leader.Host == host && time.Since(since) >= steady:
+			return nil
+		}
+		if !pause.Wait(ctx) {
+			return fmt.Errorf("%w: the leader of %q is now on %q, not on %q", context.Cause(ctx), name, last.Host, host)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package election_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/election"
+	"github.com/fencelock/fencelock/memlock"
+)
+
+// onHost is an engine whose requests come from another host.
+type onHost struct {
+	*memlock.Engine
+	host string
+}
+
+func (e onHost) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	req.Host = e.host
+	return e.Engine.Acquire(ctx, req)
+}
+
+func startOn(store *memlock.Engine, host string, cfg election.Config) *process {
+	e := store.Client()
+	p := &process{engine: e, locks: fencelock.New(onHost{e, host}, nil).With(fencelock.Options{TTL: ttl}), changes: &log{}}
+	cfg.OnChange = func(c election.Change) { p.changes.add("%v", c.State) }
+	p.Candidate = election.New(p.locks, name, &cfg)
+	return p
+}
+
+// After a transfer the candidate on the given host leads, wherever it was in the queue and whatever
+// its rank is, and no other one has begun to work. It stays the leader.
+func TestTransfer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		th := &throne{t: t, sudden: true}
+		var all []*process
+		var runs []*running
+		for i, host := range []string{"web0", "web1", "web2", "web3", "web4"} {
+			all = append(all, startOn(store, host, election.Config{Rank: i}))
+			runs = append(runs, all[i].run(th.rule))
+		}
+		operator := fencelock.New(store.Client(), nil)
+		leader, token, err := election.Transfer(t.Context(), operator, name, "web3", "maintenance")
+		if err != nil || leader.Host != "web0" || token <= leader.Term {
+			t.Errorf("%+v, %d, %v", leader, token, err)
+		}
+		time.Sleep(time.Hour)
+		wantState(t, all[3], election.Leading)
+		if s, _ := operator.Status(t.Context(), name); th.count() != 2 || len(s.Waiters) != 4 {
+			t.Errorf("%d terms, %d candidates wait", th.count(), len(s.Waiters))
+		}
+		leader, token, err = election.Transfer(t.Context(), operator, name, "web3", "again")
+		if err != nil || leader.Host != "web3" || token != leader.Term || th.count() != 2 {
+			t.Errorf("%+v, %d, %v, %d terms", leader, token, err, th.count())
+		}
+		_, _, err = election.Transfer(t.Context(), operator, name, "web9", "nobody")
+		want(t, "Transfer", err, election.ErrNoCandidate)
+		wantState(t, all[3], election.Leading)
+		all[3].Resign() // the ranks decide again
+		wantState(t, all[0], election.Leading)
+		for _, r := range runs {
+			r.cancel(nil)
+			<-r.done
+		}
+	})
+}
+
+// If the candidate does not take the lock, another one leads, and Transfer returns when its context
+// ends.
+func TestTransferToAFrozenCandidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var all []*process
+		var runs []*running
+		for i, host := range []string{"web0", "web1", "web2"} {
+			all = append(all, startOn(store, host, election.Config{}))
+			runs = append(runs, all[i].run(obey))
+		}
+		all[2].engine.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, token, err := election.Transfer(ctx, fencelock.New(store.Client(), nil), name, "web2", "maintenance")
+		want(t, "Transfer", err, context.DeadlineExceeded)
+		if token == 0 {
+			t.Error("no token")
+		}
+		if (all[0].Term() == nil) == (all[1].Term() == nil) {
+			t.Error("not one of them leads")
+		}
+		all[2].engine.Thaw()
+		for _, r := range runs {
+			r.cancel(nil)
+			<-r.done
+		}
+	})
+}
