@@ -34,6 +34,7 @@ type command struct {
 	PassURL   bool          // set FENCELOCK_URL, which may hold a password, for the command
 	Line      string        // for /bin/sh -c, instead of Command
 	Most      time.Duration // how long the command may run; 0 is no maximum
+	After     time.Duration // time that is needed after a loss, when the command has ended
 
 	Name    string
 	Command []string // may begin with -- until check
@@ -169,10 +170,10 @@ func checkTTL(ttl time.Duration) error {
 }
 
 // locker returns a Locker whose locks report a loss early enough to stop the command: the grace is
-// KillAfter plus the time that the kill itself takes. The maximum hold is published with the lock;
-// see withoutMax.
+// KillAfter and After plus the time that the kill itself takes. The maximum hold is published with
+// the lock; see withoutMax.
 func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
-	o.TTL, o.Note, o.Grace, o.MaxHold = c.TTL, c.Note, c.KillAfter+supervise.KillReserve, c.Most
+	o.TTL, o.Note, o.Grace, o.MaxHold = c.TTL, c.Note, c.KillAfter+c.After+supervise.KillReserve, c.Most
 	return fencelock.New(engine, nil).With(o)
 }
 
@@ -193,9 +194,12 @@ func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan 
 // before the wait for a lock.
 func (c *command) on(a *app, f func(engine driver.Engine, path string) error) error {
 	outliveReaders()
-	path, err := supervise.Lookup(c.Command[0])
-	if err != nil {
-		return c.unquoted(err)
+	path := ""
+	if len(c.Command) > 0 { // the hooks of elect need no command
+		var err error
+		if path, err = supervise.Lookup(c.Command[0]); err != nil {
+			return c.unquoted(err)
+		}
 	}
 	if err := supervise.Ready(); err != nil {
 		return err // before the wait

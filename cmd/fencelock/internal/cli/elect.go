@@ -3,7 +3,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"os/signal"
@@ -26,10 +29,14 @@ import (
 type electCmd struct {
 	Restart bool   // campaign again after the command has ended by itself
 	Health  string // address for probes; "" means none
+	Rank    int
+	Settle  time.Duration
 
 	command
+	hooks hooks
 
 	health health
+	held   *election.Term // the latest term
 	last   chan os.Signal // the signals of the last term
 	pause  time.Duration  // before the next campaign
 	fails  int            // terms in a row whose command failed at once
@@ -38,14 +45,20 @@ type electCmd struct {
 func newElect(a *app) *cobra.Command {
 	c := new(electCmd)
 	cmd := &cobra.Command{
-		Use: "elect [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command while this process is the leader.", SuggestFor: []string{"leader"},
+		Use: "elect [flags] NAME [-- CMD [ARG]...]", GroupID: useLocks, Short: "Run a command while this process is the leader.", SuggestFor: []string{"leader"},
 		Long: `Of all processes that run elect with the same NAME, one is the leader and runs the command; the others wait. When the leader is stopped, the next one leads at once. When the leader vanishes, the next one leads when its TTL is over at the latest. A leader that loses the lock stops its command before another one leads, and then waits for the lock again. Each later leader has a greater FENCELOCK_TOKEN.
 
 If the server is unreachable at the start, elect exits with 69. After that it retries during an outage of the server.
 
+With --on-acquire and --on-lose, shell lines run at the begin and at the end of each term, and CMD is optional. They have the environment and the output of the command. --on-lose also runs after a failed --on-acquire. If fencelock is killed, no hook runs.
+
+With --rank, the best of the processes that wait leads next, and a leader resigns to a better one that has waited for the time of --settle. One that fails soon after that is not preferred again for twice that time, and then for longer and longer.
+
 With --restart, elect campaigns again after its command has ended by itself, behind the others. If the command keeps failing at once, elect pauses before each campaign, up to a minute.`,
 		Example: `fencelock elect billing -- ./billing
 fencelock elect --ttl 10s --restart billing -- ./billing
+fencelock elect --on-acquire 'ip addr add 10.0.0.5/24 dev eth0' --on-lose 'ip addr del 10.0.0.5/24 dev eth0' vip
+fencelock elect --rank 1 billing -- ./billing
 fencelock status billing`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{nameRow, commandRow}),
@@ -67,8 +80,42 @@ fencelock status billing`,
 	offer(cmd, "health", 0, "127.0.0.1:8081")
 	most(cmd.Flags(), &c.Most, "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
 	offer(cmd, "max-term", 0, "1h", "24h")
+	c.hooks.flags(cmd)
+	cmd.Flags().Var(number{&c.Rank, 0}, "rank", "Preference for this process; 0 is best.")
+	cmd.Flags().Func("settle", "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.", func(s string) (err error) {
+		if c.Settle, err = time.ParseDuration(s); err != nil {
+			return notDuration(s)
+		}
+		if c.Settle < time.Second {
+			return fmt.Errorf("%s is less than 1s", s)
+		}
+		return nil
+	})
+	offer(cmd, "settle", 0, "10s", "30s", "1m")
 	c.command.flags(cmd)
 	return cmd
+}
+
+// check validates the flags and sets defaults. After a loss, --on-lose has its whole timeout within
+// the lease, after the time in which the command ends.
+func (c *electCmd) check() error {
+	longest := c.TTL/2 - renewReserve
+	if c.hooks.OnLose != "" && c.KillAfter == byDefault {
+		c.KillAfter = max(0, min(5*time.Second, c.TTL/3, longest/2))
+	}
+	var err error
+	if words, bad := commandOf(c.Command, c.Line); bad == nil && len(words) == 0 && c.hooks.some() {
+		if c.Command = nil; c.Restart {
+			return errors.New("--restart needs a command")
+		}
+		err = cmp.Or(driver.CheckName(c.Name), c.checkSignal(), c.checkTimes())
+	} else {
+		err = c.command.check()
+	}
+	if err = cmp.Or(err, c.hooks.check(longest-c.KillAfter)); err == nil && c.hooks.OnLose != "" {
+		c.After = c.hooks.Timeout
+	}
+	return err
 }
 
 // Run campaigns and leads, term after term on one engine, until the command ends by itself or a
@@ -102,7 +149,7 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func
 	a.say("leading %q, token %d", c.Name, lock.Token())
 	c.health.terms.Add(1)
 	began := time.Now()
-	end := a.hold(engine, lock, c.under(a, lock, path, signals), func(error) {})
+	end := c.rule(a, engine, lock, path, signals)
 	c.last = signals
 	if end.lost {
 		c.health.lost.Add(1)
@@ -117,6 +164,14 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func
 		}
 		a.say("campaigning for %q again", c.Name)
 		return true, nil
+	case end.refused:
+		c.rest(true)
+		a.say("resigning; campaigning for %q again in %v", c.Name, c.pause)
+		return true, nil
+	case end.enough:
+		c.pause, c.fails = 0, 0
+		a.say("campaigning for %q again", c.Name)
+		return true, nil
 	case end.capped:
 		c.rest(false)
 		a.say("the term is over; campaigning for %q again in %v", c.Name, c.pause)
@@ -127,6 +182,44 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func
 	c.rest(end.err != nil && time.Since(began) < settled)
 	a.say("the command exited with code %d; campaigning for %q again in %v", exitCode(end.err), c.Name, c.pause)
 	return true, nil
+}
+
+// rule runs the hooks and the command of one term, and releases the lock.
+func (c *electCmd) rule(a *app, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
+	what := c.under(a, lock, path, signals)
+	what.Enough = resignationOf(c.held)
+	lose := func(error) { c.hooks.lose(a, engine, what, lock) }
+	if end, ok := c.hooks.acquire(a, engine, what, lock); !ok {
+		lose(nil)
+		if !end.stuck {
+			_ = giveBack(lock) // if this fails, the lease expires
+		}
+		return end
+	}
+	if len(c.Command) == 0 {
+		return c.stand(a, lock, what.Enough, signals, lose)
+	}
+	return a.hold(engine, lock, what, lose)
+}
+
+// resignationOf returns a context that ends when the candidate resigns.
+func resignationOf(term *election.Term) context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	context.AfterFunc(term.Context(), func() {
+		if cause := context.Cause(term.Context()); errors.Is(cause, election.ErrResigned) {
+			cancel(cause)
+		}
+	})
+	return ctx
+}
+
+// onSignal handles a signal while this process leads without a command. It reports whether the
+// signal asks to end.
+func (c *electCmd) onSignal(s os.Signal, signals chan os.Signal) (end bool) {
+	if s == unix.SIGTSTP {
+		supervise.StopOwnGroup(signals)
+	}
+	return slices.Contains(supervise.EndSignals, s)
 }
 
 // The pauses of --restart.
@@ -171,7 +264,9 @@ func (c *electCmd) campaigns(a *app, engine driver.Engine) func(context.Context)
 		return !reached.Load() // as long as it has not, the URL may be wrong
 	}
 	all, cancel := context.WithCancel(a.ctx)
-	c.health.name, c.health.candidate = c.Name, election.New(locker, c.Name, &election.Config{ResignPause: -1, GiveUp: giveUp})
+	c.health.name, c.health.candidate = c.Name, election.New(locker, c.Name, &election.Config{
+		ResignPause: -1, GiveUp: giveUp, Rank: c.Rank, Settle: c.Settle,
+	})
 	next, _ := iter.Pull2(c.health.candidate.Terms(all))
 	return func(ctx context.Context) (*fencelock.Lock, error) {
 		end, stop := drainSignals(c.last)
@@ -179,7 +274,10 @@ func (c *electCmd) campaigns(a *app, engine driver.Engine) func(context.Context)
 			return nil, gaveUp(end)
 		}
 		defer stoppable(stop)()
-		if !retry.Sleep(ctx, c.pause) {
+		c.health.resting.Store(true)
+		slept := retry.Sleep(ctx, c.pause)
+		c.health.resting.Store(false)
+		if !slept {
 			return nil, ctx.Err()
 		}
 		line.Store(newWaitLine(a, c.Name, 0)) // no log lines: waiting is normal for elect
@@ -192,6 +290,7 @@ func (c *electCmd) campaigns(a *app, engine driver.Engine) func(context.Context)
 			return nil, err
 		}
 		reached.Store(true)
+		c.held = term
 		return term.Lock(), nil
 	}
 }

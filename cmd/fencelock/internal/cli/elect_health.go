@@ -21,6 +21,7 @@ type health struct {
 	server    http.Server
 	terms     atomic.Int64
 	lost      atomic.Int64 // of terms
+	resting   atomic.Bool  // between two terms, before the next campaign
 }
 
 // serve starts to answer on an address, until the returned function is called. Without an address
@@ -72,6 +73,10 @@ func (h *health) leader(w http.ResponseWriter, _ *http.Request) {
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), serverLimit)
 	defer cancel()
+	if h.resting.Load() {
+		http.Error(w, "pausing before the next campaign", http.StatusServiceUnavailable)
+		return
+	}
 	if err := h.candidate.Ready(ctx); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return

@@ -19,10 +19,13 @@ import (
 type outcome struct {
 	lost   bool  // the lock was lost before the command ended
 	capped bool  // the command was stopped because it had run for its maximum
+	enough bool  // the command was stopped because it was not wanted any more
 	stuck  bool  // processes of the command still run, so no other command may start
 	asked  bool  // a signal asked fencelock, and so the command, to end
 	begun  bool  // the command started, or was not started because its maximum was over
 	err    error // carries the exit code
+
+	refused bool // --on-acquire failed, so the command did not start
 }
 
 // hold runs the command under its lock and releases the lock as soon as every process of the
@@ -56,6 +59,7 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 	return outcome{
 		lost:   end.Lost || errors.Is(freed, driver.ErrNotHeld),
 		capped: end.Capped,
+		enough: end.Enough,
 		asked:  end.Asked,
 		begun:  true,
 		err:    a.verdict(end, freed),
@@ -154,6 +158,8 @@ func failureOf(end supervise.End) error {
 		return driver.ErrLost
 	case end.Capped:
 		return errors.New("the command ran for longer than --max-hold")
+	case end.Enough:
+		return errors.New("the command was stopped")
 	case end.Status.Signaled():
 		return fmt.Errorf("the command was killed by %s", unix.SignalName(end.Status.Signal()))
 	case code != 0:

@@ -72,6 +72,10 @@ type Command struct {
 	Tick      time.Duration  // how often the watchdog gets the deadline
 	Most      time.Duration  // how long the command may run, before it is ended as after a loss; 0 means no maximum
 
+	// Enough ends the command when it ends, as Most does. Its cause tells the user why. nil means
+	// never.
+	Enough context.Context
+
 	// IgnoreLoss means that the command continues when the lock is lost or this process dies.
 	IgnoreLoss bool
 
@@ -106,6 +110,7 @@ type Process struct {
 
 	lost   bool
 	capped bool             // Most is over
+	enough bool             // Enough has ended
 	asked  bool             // a signal that ends programs was passed on
 	hungUp bool             // SIGHUP was passed on
 	late   bool             // the watchdog killed the command at the deadline

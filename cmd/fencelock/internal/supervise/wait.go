@@ -19,6 +19,7 @@ type End struct {
 	Status unix.WaitStatus // of the command itself
 	Lost   bool            // the lock was lost before all processes had ended
 	Capped bool            // Command.Most was over before all processes had ended
+	Enough bool            // Command.Enough ended before all processes had ended
 	Late   bool            // the watchdog killed the command at the deadline, before this process did
 	Broken bool            // the watchdog was killed, and then the command
 
@@ -44,10 +45,17 @@ func (p *Process) Wait() End {
 	if p.Most > 0 {
 		most = time.After(p.Most)
 	}
+	var enough <-chan struct{}
+	if p.Enough != nil {
+		enough = p.Enough.Done()
+	}
 	for !p.empty && !p.stuck() {
 		select {
 		case <-most:
 			p.onMost()
+		case <-enough:
+			enough = nil
+			p.onEnough()
 		case <-lost:
 			lost = nil
 			p.onLoss()
@@ -71,7 +79,7 @@ func (p *Process) Wait() End {
 		p.Say("%v; the command has ended", err)
 	}
 	p.Terminal.takeBack(p.pid)
-	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Late: p.late, Broken: p.broken, Asked: p.wasAsked()}
+	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Enough: p.enough, Late: p.late, Broken: p.broken, Asked: p.wasAsked()}
 	if !p.empty {
 		end.Left = p.denied
 	}
@@ -106,6 +114,16 @@ func (p *Process) onMost() {
 	}
 	p.capped = true
 	p.stop(p.KillAfter, fmt.Sprintf("the command has run for its maximum of %v", p.Most))
+}
+
+// onEnough ends a command that is not wanted any more. The lock is renewed until no process of the
+// command is left.
+func (p *Process) onEnough() {
+	if p.lost {
+		return
+	}
+	p.enough = true
+	p.stop(p.KillAfter, context.Cause(p.Enough).Error())
 }
 
 // stop sends Signal to all processes of the command and schedules the kill. why begins the message
