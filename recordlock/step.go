@@ -113,7 +113,7 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 	l := st.Clients[d.id]
 	due := m.now.Sub(d.beat) >= micros(l.TTL)/3
 	if due || anyway {
-		l.TTL = placeTTL(len(waiting)).Microseconds()
+		l.TTL = d.placeTTL(len(waiting)).Microseconds()
 		l.renew(m)
 		if st.Clients == nil {
 			st.Clients = map[string]lease{}
@@ -123,10 +123,23 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 	return due
 }
 
-// placeTTL returns how long the places of a process last that does not renew them. It grows with
-// the number of processes that write the record.
-func placeTTL(processes int) time.Duration {
-	return 5*time.Second + time.Duration(processes)*250*time.Millisecond
+// The places of a process last for its shortest TTL if it does not renew them, within these bounds,
+// and longer the more processes write the record.
+const (
+	minPlace  = 2 * time.Second
+	maxPlace  = 5 * time.Second
+	morePlace = 250 * time.Millisecond
+)
+
+// placeTTL returns how long the places of this process last. The caller holds mu.
+func (d *desk) placeTTL(processes int) time.Duration {
+	ttl := maxPlace
+	for _, j := range d.jobs {
+		if j.acquires != nil {
+			ttl = min(ttl, max(j.acquires.req.TTL, minPlace))
+		}
+	}
+	return ttl + time.Duration(processes)*morePlace
 }
 
 // settle gives the jobs their answers. The caller holds mu.
