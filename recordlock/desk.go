@@ -15,6 +15,8 @@ import (
 const (
 	callLimit = 5 * time.Second // how long a request to the store may take
 	silence   = time.Second     // a request that takes longer means that the store does not answer
+
+	conflictPause = 5 * time.Millisecond // for each conflict in a row, of the longest pause after it
 )
 
 var errSilent = fmt.Errorf("%w: the store does not answer", driver.ErrUnavailable)
@@ -44,10 +46,6 @@ type desk struct {
 	doubt   *string            // the version from which a Swap of unknown outcome may still be executed; nil if none
 	watched string             // the version from which the desk awaits a change
 	unwatch context.CancelFunc // ends that; nil if there is nothing to end
-
-	// The goroutine alone uses the rest.
-	pause     *retry.Backoff // after failures and conflicts
-	conflicts int            // since the last success
 }
 
 // hold is an acquisition of this process whose holder is notified if it is lost.
@@ -106,7 +104,7 @@ func (d *desk) finish(j *job, err error) {
 // run works until there is nothing to do.
 func (d *desk) run() {
 	ctx := d.engine.ctx
-	d.pause = retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
+	conflicts, pause := 0, retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
 	for {
 		if !d.busy() {
 			return
@@ -117,15 +115,14 @@ func (d *desk) run() {
 			d.close()
 			return
 		case errors.Is(err, driver.ErrConflict):
-			if d.conflicts++; d.conflicts > 1 { // the first may be due to an old snapshot
-				d.pause.Wait(ctx)
-			}
+			retry.Sleep(ctx, retry.Jitter(time.Duration(min(conflicts, 20))*conflictPause)) // the first may be due to an old state
+			conflicts++
 		case err != nil:
 			d.fail(err)
-			retry.Nap(ctx, d.pause.Next(), nil)
+			pause.Wait(ctx)
 		default:
-			d.conflicts = 0
-			d.pause.Reset()
+			conflicts = 0
+			pause.Reset()
 			d.rest(ctx)
 		}
 	}
