@@ -200,20 +200,20 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 			}
 		case <-ctx.Done():
 			answered = true
-			a.leave()
-			retry.Nap(context.WithoutCancel(ctx), leaveLimit, a.done)
+			retry.Nap(context.WithoutCancel(ctx), leaveLimit, a.leave())
 			return a.result(ctx)
 		}
 	}
 }
 
-// leave makes the request leave the record if its caller does not get the lock.
-func (a *acquiring) leave() {
+// leave makes the request leave the record, since its caller does not get the lock. The channel is
+// closed when it has left.
+func (a *acquiring) leave() (left <-chan struct{}) {
 	d := a.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.finished() && a.err != nil {
-		return
+		return a.done
 	}
 	if !d.sent.IsZero() && time.Since(d.sent) > silence {
 		a.heard.Unavailable(context.Background(), errSilent)
@@ -226,10 +226,12 @@ func (a *acquiring) leave() {
 		release.until = a.until
 		d.add(release)
 		delete(d.holds, lease.Owner)
+		return release.done
 	case !a.sent: // the store knows nothing of it
 		d.finish(a.job, errGone)
 	}
 	d.ring()
+	return a.done
 }
 
 // errGone is the result of a request whose caller has gone.
