@@ -248,3 +248,30 @@ func TestForeignRecords(t *testing.T) {
 		})
 	}
 }
+
+// The context of a request ends at the moment of its grant. When Acquire returns, nothing is left.
+func TestMissedGrantIsReleased(t *testing.T) {
+	play(t, true, func(s scene) {
+		const slow = 100 * time.Millisecond
+		other, _ := s.client()
+		missed := 0
+		for range 100 {
+			e, l := s.client()
+			l.set(func(l *link) { l.after = slow })
+			ctx, cancel := contextFor(s, 2*slow) // a read and a Swap
+			g, err := e.Acquire(ctx, request())
+			cancel()
+			if err == nil {
+				s.ok(e.Release(s.Context(), lease(g)))
+				continue
+			}
+			missed++
+			if list, err := other.List(s.Context(), driver.Query{}); err != nil || len(list) > 0 {
+				t.Fatalf("after a request whose context has ended: %+v, %v", list, err)
+			}
+		}
+		if missed == 0 {
+			t.Error("no grant was missed")
+		}
+	})
+}

@@ -22,6 +22,7 @@ type change struct {
 
 type result struct {
 	job    *job
+	left   bool // the caller of an acquire had gone
 	answer answer
 	err    error
 }
@@ -69,7 +70,7 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 	changed := d.doubt != nil
 	for _, j := range slices.Concat(d.enders(true), d.enders(false)) { // a release frees the name for a waiter
 		a, err := j.apply(st, m, j.unsure)
-		c.results = append(c.results, result{j, a, err})
+		c.results = append(c.results, result{j, j.acquires != nil && j.acquires.left, a, err})
 		changed = changed || a == joins || a == stored
 		old = old || a == refused && d.last.number <= j.after
 	}
@@ -149,6 +150,9 @@ func (d *desk) settle(c *change) {
 			continue // its caller has gone
 		}
 		if a := r.job.acquires; a != nil {
+			if a.left && !r.left {
+				continue // the next step removes what this one has stored
+			}
 			a.settle(d, r.answer, c.moment)
 		}
 		if r.answer == refused || r.answer == stored {
