@@ -88,19 +88,17 @@ func TestPlanFollowsFromItsSeed(t *testing.T) {
 func TestGuardRefusesOldTokens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	a, b := openGuard(dir, "name"), openGuard(dir, "name") // as of two processes
 	for _, c := range []struct {
-		of      *guard
 		token   int64
 		broken  bool
 		count   int64
 		refused bool
 	}{
-		{a, 5, false, 1, false}, {b, 5, false, 2, false}, {b, 7, false, 3, false},
-		{a, 6, false, 0, true}, {a, 6, true, 4, false}, {b, 6, false, 5, false},
+		{5, false, 1, false}, {5, false, 2, false}, {7, false, 3, false},
+		{6, false, 0, true}, {6, true, 4, false}, {6, false, 5, false},
 	} {
-		if count, refused := c.of.write(c.token, c.broken); count != c.count || refused != c.refused {
-			t.Errorf("token %d: %d, %t; want %d, %t", c.token, count, refused, c.count, c.refused)
+		if count, refused, err := countUp(dir, "a/name", c.token, c.broken); count != c.count || refused != c.refused || err != nil {
+			t.Errorf("token %d: %d, %t, %v; want %d, %t", c.token, count, refused, err, c.count, c.refused)
 		}
 	}
 }

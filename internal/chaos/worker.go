@@ -102,7 +102,7 @@ func (j job) work(open Opener) error {
 		h := &hand{
 			job: j, ctx: ctx, events: events, name: fmt.Sprintf("%s.%d", j.Process, i), long: i == 0,
 			locks: locks.With(fencelock.Options{TTL: j.TTL}), limits: engine.Traits().Limits,
-			rand: rand.New(rand.NewPCG(j.Seed, i)), guards: map[string]*guard{},
+			rand: rand.New(rand.NewPCG(j.Seed, i)),
 		}
 		all.Go(func() { // ends with ctx
 			for ctx.Err() == nil {
@@ -125,7 +125,6 @@ type hand struct {
 	limits bool // the engine has them
 	rand   *rand.Rand
 	turns  int
-	guards map[string]*guard
 }
 
 // A wish is what a hand wants to hold, how, and for how long.
@@ -191,9 +190,12 @@ func (h *hand) pause(since time.Duration) {
 	}
 }
 
-// record records an event. Without its events the process is of no use.
-func (h *hand) record(e history.Event) {
-	if err := h.events.Write(e); err != nil {
+// record records an event.
+func (h *hand) record(e history.Event) { h.must(h.events.Write(e)) }
+
+// must ends the process after an error of its history or its counters.
+func (h *hand) must(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -326,16 +328,12 @@ func (h *hand) write(w wish, all []*fencelock.Lock) {
 		return
 	}
 	for i, l := range all {
-		if h.guards[l.Name()] == nil {
-			h.guards[l.Name()] = openGuard(h.Dir, l.Name())
-		}
 		from := history.Now()
-		count, refused := h.guards[l.Name()].write(l.Token(), h.Sabotage == "guard")
-		if count > 0 || refused { // or it is full
-			h.record(history.Event{
-				Kind: history.Write, ID: id(w, i), Name: l.Name(), Token: l.Token(), From: from, Value: count, Refused: refused,
-			})
-		}
+		count, refused, err := countUp(h.Dir, l.Name(), l.Token(), h.Sabotage == "guard")
+		h.must(err)
+		h.record(history.Event{
+			Kind: history.Write, ID: id(w, i), Name: l.Name(), Token: l.Token(), From: from, Value: count, Refused: refused,
+		})
 	}
 }
 

@@ -104,19 +104,12 @@ func (f *facts) found(rule string, a *answer) (all []mark) {
 	return all
 }
 
-// titles are what people call a violation of a rule. Other rules are their own titles.
-var titles = map[string]string{
-	history.Overlap:    "More than one holder",
-	history.TokenOrder: "Token out of order",
-	history.LateLoss:   "Loss signalled too late",
-}
-
+// title is the rule, as the documentation calls it.
 func (m mark) title() string {
-	title := cmp.Or(titles[m.Rule], m.Rule)
 	if m.class == "expected" {
-		title += ", expected"
+		return m.Rule + ", expected"
 	}
-	return title
+	return m.Rule
 }
 
 // story tells what a mark is about, in the words of the judge, and which fault came before.
@@ -125,7 +118,7 @@ func (f *facts) story(m mark) string {
 	if m.before >= 0 {
 		text += f.cause(m.At, f.granted[m.before].Worker)
 	}
-	return sentence(text)
+	return text
 }
 
 // moment formats a time of the run: "33.961 s".

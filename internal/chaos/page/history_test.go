@@ -137,14 +137,14 @@ func (r *run) acquire(w int, name string, called, granted, length time.Duration)
 func stormy(violated bool) *history.History {
 	r := newRun(60*time.Second, 8, 686, "stock:7781", "billing", "nightly-report")
 	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	r.fault("kill", "w3 is killed and started again.", at(6.2), at(7.8), "w3")
-	r.fault("freeze", "w5 is stopped.", at(13.3), at(16.7), "w5")
-	r.fault("cut", "host-b reaches no server.", at(20.4), at(23.6), "w4", "w5", "w6")
-	r.fault("kill", "w1 is killed and started again.", at(27.1), at(28.2), "w1")
-	r.fault("restart", "The server is restarted without its data.", at(33.7), at(33.84))
-	r.fault("slow", "Packets of w8 take 40 ms.", at(41), at(42.2), "w8")
-	r.fault("cut", "host-a reaches no server.", at(47.4), at(48.3), "w1", "w2", "w3")
-	r.fault("restart", "The server is restarted.", at(53.2), at(53.45))
+	r.fault("kill", "w3 is killed and started again", at(6.2), at(7.8), "w3")
+	r.fault("freeze", "w5 is stopped", at(13.3), at(16.7), "w5")
+	r.fault("cut", "host-b reaches no server", at(20.4), at(23.6), "w4", "w5", "w6")
+	r.fault("kill", "w1 is killed and started again", at(27.1), at(28.2), "w1")
+	r.fault("restart", "The server is restarted without its data", at(33.7), at(33.84))
+	r.fault("slow", "Packets of w8 take 40 ms", at(41), at(42.2), "w8")
+	r.fault("cut", "host-a reaches no server", at(47.4), at(48.3), "w1", "w2", "w3")
+	r.fault("restart", "The server is restarted", at(53.2), at(53.45))
 	busy := func() time.Duration { return r.between(1*ms, 60*ms) }
 	script := []struct {
 		worker       int
@@ -181,8 +181,8 @@ func violate(r *run) {
 func dense(n int) *history.History {
 	r := newRun(time.Duration(n)*2200*time.Microsecond, 12, 1793712600024512<<8, "hot", "warm", "cold", "rare")
 	r.h.Engine = "postgres"
-	r.fault("kill", "w2 is killed and started again.", r.h.Length/5, r.h.Length/5+time.Second, "w2")
-	r.fault("freeze", "w7 is stopped.", r.h.Length/2, r.h.Length/2+3*time.Second, "w7")
+	r.fault("kill", "w2 is killed and started again", r.h.Length/5, r.h.Length/5+time.Second, "w2")
+	r.fault("freeze", "w7 is stopped", r.h.Length/2, r.h.Length/2+3*time.Second, "w7")
 	short := func() time.Duration { return r.between(20*time.Microsecond, 1200*time.Microsecond) }
 	r.fillUntil(r.h.Length/2-time.Second, 5000, short, n)
 	r.acquire(6, "hot", r.h.Length/2-900*ms, r.h.Length/2-800*ms, 2*time.Second)
@@ -215,7 +215,7 @@ func down() *history.History {
 			r.h.Waits = append(r.h.Waits, history.Wait{Name: r.names[0], Worker: w, From: at, To: at + 900*ms, Text: "the server is unreachable"})
 		}
 	}
-	r.fault("cut", "No host reaches the server.", 0, r.h.Length)
+	r.fault("cut", "No host reaches the server", 0, r.h.Length)
 	r.h.Judge(history.Rules{})
 	return r.h
 }

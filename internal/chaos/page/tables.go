@@ -74,7 +74,7 @@ func (f *facts) tell(x loss) string {
 		text += fmt.Sprintf(" The signal came %s after the deadline, when the process ran again.", span(late))
 	}
 	if x.Cause != "" {
-		text += " Cause: " + sentence(x.Cause)
+		text += " Cause: " + x.Cause
 	}
 	return text
 }
@@ -82,9 +82,9 @@ func (f *facts) tell(x loss) string {
 func (s sheet) faults(f *facts) {
 	var all []row
 	for i, x := range f.Faults {
-		text := sentence(x.Text)
+		text := x.Text
 		if x.To > x.From {
-			text += " It lasted " + span(x.To-x.From) + "."
+			text += ", for " + span(x.To-x.From)
 		}
 		all = append(all, row{"", id("F", i), x.What, text, x.From, x.To})
 	}

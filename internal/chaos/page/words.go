@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -37,12 +36,4 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return number(n) + " " + noun + "s"
-}
-
-// sentence ends a text with a full stop.
-func sentence(s string) string {
-	if s != "" && !strings.HasSuffix(s, ".") {
-		s += "."
-	}
-	return s
 }
