@@ -137,31 +137,26 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 
 // kind is that of the engine.
 func (c Config) kind() kind {
-	if c.Engine != "" {
+	if c.Own == nil {
 		return kinds[c.Engine]
 	}
-	o := c.Own
-	k := kind{safe: network, extra: o.extra}
-	if slices.Contains([]string{"redis", "redis+sentinel", "redis+cluster", "redlock"}, o.Name) { // without TLS
+	// Of each waiter that has died or is frozen, the pages of the engines say that it costs up to two
+	// seconds, on a Cluster one after the other. Locks on files end with their process.
+	const waiter = 2 * time.Second
+	k := kind{safe: network, extra: func(ttl time.Duration, _ int) time.Duration { return ttl + waiter }}
+	switch c.Own.Name {
+	case "redis", "redis+sentinel", "redlock": // without TLS
 		k.safe = append([]string{twice}, network...)
+	case "redis+cluster":
+		k.safe = append([]string{twice}, network...)
+		k.extra = func(_ time.Duration, workers int) time.Duration { return time.Duration(workers) * waiter }
+	case "file":
+		k.extra = nil
 	}
-	if o.Local {
+	if c.Own.Local {
 		k.safe = processes
 	}
 	return k
-}
-
-// extra is what the pages of all engines allow: a waiter that has died or is frozen costs up to two
-// seconds, on a Cluster each of them. Locks on files end with their process.
-func (o *Own) extra(ttl time.Duration, workers int) time.Duration {
-	const waiter = 2 * time.Second
-	switch o.Name {
-	case "file":
-		return 0
-	case "redis+cluster":
-		return time.Duration(workers) * waiter
-	}
-	return ttl + waiter
 }
 
 // open opens the engine without any fault on the way.

@@ -20,17 +20,13 @@ func startCluster(t hosttest.TB) servers {
 		crash(i, r)
 		c.WaitOK(t)
 	}
-	owners := map[string]*redistest.Redis{} // of names that have moved
 	s.move = func(name string, r *rand.Rand) (end func()) {
-		slot, from := c.Slot("lock:"+name), owners[name]
-		if from == nil {
-			from = c.Owner(t, slot)
-		}
+		slot := c.Slot("lock:" + name)
+		from := c.Owner(t, slot)
 		to := from
 		for to == from {
 			to = c.Nodes()[r.IntN(len(c.Nodes()))]
 		}
-		owners[name] = to
 		c.BeginMigration(t, slot, from, to)
 		for key := range strings.Lines(from.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "100")) {
 			if r.IntN(2) == 0 {

@@ -4,14 +4,12 @@ package hosttest
 
 import (
 	_ "embed" // the source of the shim
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sync/atomic"
-	"syscall"
 	"time"
-	"unsafe"
 )
 
 //go:embed shim/clock.c
@@ -22,7 +20,7 @@ var shim []byte
 // It is safe for concurrent use.
 type Clock struct {
 	dir   string
-	ahead *atomic.Int64 // nanoseconds; the servers have the same page mapped
+	ahead *os.File // how far it is ahead, in nanoseconds; the servers have it mapped
 }
 
 // ClockIfPossible is [NewClock], or nil if the machine cannot set the clock of one program: it needs
@@ -50,12 +48,10 @@ func NewClock(t TB) *Clock {
 	must(t, os.Chmod(c.library(), 0o755))
 	must(t, os.WriteFile(c.file(), make([]byte, 8), 0o600))
 	must(t, os.Chmod(c.file(), 0o644))
-	file, err := os.OpenFile(c.file(), os.O_RDWR, 0)
+	var err error
+	c.ahead, err = os.OpenFile(c.file(), os.O_RDWR, 0)
 	must(t, err)
-	defer func() { _ = file.Close() }() // the mapping stays
-	page, err := syscall.Mmap(int(file.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-	must(t, err)
-	c.ahead = (*atomic.Int64)(unsafe.Pointer(&page[0]))
+	t.Cleanup(func() { _ = c.ahead.Close() })
 	return c
 }
 
@@ -68,7 +64,11 @@ func must(t TB, err error) {
 
 // Set sets the clock ahead of the machine's, or back if ahead is negative. It takes effect the next
 // time a server reads the clock.
-func (c *Clock) Set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+func (c *Clock) Set(ahead time.Duration) {
+	if _, err := c.ahead.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(ahead)), 0); err != nil {
+		panic(err)
+	}
+}
 
 // Env returns the environment that makes a server use the clock. That of no clock is empty.
 func (c *Clock) Env() []string {

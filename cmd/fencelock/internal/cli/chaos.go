@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
@@ -169,20 +170,15 @@ func (c *chaosCmd) run(ctx context.Context, a *app, config chaos.Config, cleanUp
 	return nil
 }
 
-// tryOut creates the directory of the results and a file in it: a long run should not end without
-// them.
+// tryOut creates the directory of the results: a long run should not end without them.
 func (c *chaosCmd) tryOut() error {
 	if c.Out == "" {
 		return nil
 	}
-	if err := os.MkdirAll(c.Out, 0o777); err != nil {
-		return err
+	if err := cmp.Or(os.MkdirAll(c.Out, 0o777), unix.Access(c.Out, unix.W_OK)); err != nil {
+		return fmt.Errorf("%s: %w", c.Out, err)
 	}
-	file, err := os.CreateTemp(c.Out, ".fencelock-")
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
+	return nil
 }
 
 // write writes the history and the page.
