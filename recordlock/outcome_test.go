@@ -58,6 +58,7 @@ func TestSecondWriteAfterAnUnknownOutcome(t *testing.T) {
 						t.Fatalf("got %v, want ErrUnavailable", err)
 					}
 					time.Sleep(5 * time.Second)
+					synctest.Wait()
 					if err := lost.execute(); !errors.Is(err, driver.ErrConflict) {
 						t.Errorf("the late Swap: got %v, want ErrConflict", err)
 					}

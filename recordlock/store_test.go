@@ -61,21 +61,26 @@ func (l *link) Get(ctx context.Context, key string) (driver.Record, error) {
 	return rec, err
 }
 
-func (l *link) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (next string, err error) {
+func (l *link) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	l.set(func(l *link) { l.swaps++ })
 	now := l.now()
 	time.Sleep(now.before)
+	next := make(chan string, 1) // a late execution answers nobody
 	execute := func() error {
-		next, err = l.Records.Swap(context.WithoutCancel(ctx), key, value, version, ttl)
+		version, err := l.Records.Swap(context.WithoutCancel(ctx), key, value, version, ttl)
+		if err == nil {
+			next <- version
+		}
 		return err
 	}
-	if now.swap != nil {
-		err = now.swap(execute)
-		return next, err
+	if now.swap == nil {
+		now.swap = func(execute func() error) error { return execute() }
 	}
-	err = execute()
+	if err := now.swap(execute); err != nil {
+		return "", err
+	}
 	time.Sleep(now.after)
-	return next, err
+	return <-next, nil
 }
 
 func (l *link) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
