@@ -16,6 +16,7 @@ package chaos
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -25,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
@@ -54,6 +56,7 @@ type Own struct {
 	URL   string // for Open
 	Names string // what the names of locks begin with
 	Local bool   // there are no connections that could be disturbed
+	New   bool   // its servers must be declared new
 }
 
 // A Dialer connects to an address, such as "host:6379".
@@ -114,9 +117,7 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 		a.servers = a.kind.start(t)
 		a.Own = &Own{Name: c.Engine, URL: a.kind.urlOf(a.servers, c.TTL)}
 	}
-	if a.kind.fresh {
-		a.initialise()
-	}
+	a.prepare()
 	for worker := range c.Workers {
 		for _, addr := range a.servers.addrs {
 			a.addWay(worker, addr)
@@ -143,7 +144,7 @@ func (c Config) kind() kind {
 	// Of each waiter that has died or is frozen, the pages of the engines say that it costs up to two
 	// seconds, on a Cluster one after the other. Locks on files end with their process.
 	const waiter = 2 * time.Second
-	k := kind{safe: network, extra: func(ttl time.Duration, _ int) time.Duration { return ttl + waiter }}
+	k := kind{fresh: c.Own.New, safe: network, extra: func(ttl time.Duration, _ int) time.Duration { return ttl + waiter }}
 	switch c.Own.Name {
 	case "redis", "redis+sentinel", "redlock": // without TLS
 		k.safe = append([]string{twice}, network...)
@@ -168,10 +169,21 @@ func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
 	return engine, end
 }
 
-// initialise declares the servers new.
-func (a *Arena) initialise() {
-	engine, end := a.open(a.t.Context())
-	if err := cmp.Or(engine.(interface{ Init(context.Context) error }).Init(a.t.Context()), end()); err != nil {
+// prepare declares the servers new if they are, and acquires a lock, so that a user without the rights
+// learns of it before the workers wait for their first locks.
+func (a *Arena) prepare() {
+	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
+	defer cancel()
+	engine, end := a.open(ctx)
+	var err error
+	if a.kind.fresh {
+		err = engine.(interface{ Init(context.Context) error }).Init(ctx)
+	}
+	if err == nil {
+		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: a.TTL})
+		err = locks.Do(ctx, a.Own.Names+longName, func(context.Context) error { return nil })
+	}
+	if err := errors.Join(err, end()); err != nil {
 		a.t.Fatal(err)
 	}
 }

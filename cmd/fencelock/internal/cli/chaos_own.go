@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
 )
@@ -44,31 +43,11 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error
 	case n > 0:
 		return &exitError{code: exitUnavailable, err: fmt.Errorf("the prefix %s is in use: %d keys, rows or files\ntry: another --prefix", c.Prefix, n)}
 	}
-	if err := c.prepare(limited, part); err != nil {
-		return &exitError{code: exitUnavailable, err: errors.Join(err, c.cleanUp(a, part))}
-	}
 	scheme, _, _ := strings.Cut(a.url, ":")
 	config.Rate = float64(rate)
-	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local}
+	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local, New: part.New}
 	a.say("using only what begins with %s", c.Prefix)
 	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
-}
-
-// prepare declares the servers of a part new, and acquires a lock, so that a user without the rights
-// learns of it before the workers wait for their first locks.
-func (c *chaosCmd) prepare(ctx context.Context, part *engineurl.Part) error {
-	engine, closeEngine, err := engineurl.Open(ctx, part.URL)
-	if err != nil {
-		return err
-	}
-	if i, ok := engine.(initer); ok && part.New {
-		err = i.Init(ctx)
-	}
-	if err == nil {
-		locks := fencelock.New(engine, nil).With(fencelock.Options{TTL: c.TTL})
-		err = locks.Do(ctx, part.Names+"first", func(context.Context) error { return nil })
-	}
-	return errors.Join(err, closeEngine())
 }
 
 // cleanUp deletes the part and verifies that nothing is left.
