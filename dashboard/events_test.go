@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
@@ -258,6 +259,27 @@ func TestClose(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := len(w.all()); n != seen {
 			t.Errorf("%d events after Close", n-seen)
+		}
+	})
+}
+
+// TestMaximumHold: the page gets the end of a maximum hold, if there is one.
+func TestMaximumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		locks := fencelock.New(engine, nil)
+		w := watch(t, pageOf(engine, dashboard.Config{}), "")
+		for name, most := range map[string]time.Duration{"capped": time.Minute, "free": 0} {
+			lock, err := locks.With(fencelock.Options{MaxHold: most}).Acquire(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = lock.Release() }()
+		}
+		look()
+		_, rows := w.last(t)
+		if h := rows["capped"].Holders[0]; h.Most != h.Since+60_000 || rows["free"].Holders[0].Most != 0 {
+			t.Errorf("%+v, %+v", h, rows["free"].Holders[0])
 		}
 	})
 }

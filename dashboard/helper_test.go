@@ -53,7 +53,7 @@ type row struct {
 	Limit   int
 	Holders []struct {
 		Owner, Token, Host, Note string
-		Since, Ends, Lease       int64
+		Since, Ends, Lease, Most int64
 		Late                     int
 	}
 	Waiters []struct {

@@ -241,7 +241,7 @@ function create(name) {
 // fill draws what has changed. Ages and leases, which change all the time, are left to tick.
 function fill(row) {
 	const d = row.data;
-	[row.ages, row.leases] = [[], []];
+	[row.ages, row.leases, row.most] = [[], [], []];
 	const aged = (e, since, before = "") => { row.ages.push([e, since, before]); return e; };
 	row.name.replaceChildren(plain(d.name));
 	if (d.kind && d.kind !== "lock") row.name.append(make("span", { className: "chip mode", textContent: plain(d.kind) }));
@@ -257,10 +257,12 @@ function fill(row) {
 	if (!d.holders.length) row.held.append(make("small", { textContent: d.not_before ? "closed by a minimum hold" : "free" }));
 	row.age.replaceChildren(...d.holders.map(h => h.since ? aged(make("div"), h.since) : make("div", { textContent: "–" })));
 	row.lease.replaceChildren(...d.holders.map(h => {
-		if (!h.ends) return make("div", {}, make("small", { className: "soft", textContent: "no lease" }));
+		const most = h.most ? [make("small", { className: "soft" })] : [];
+		for (const e of most) row.most.push([e, h]);
+		if (!h.ends) return make("div", {}, make("small", { className: "soft", textContent: "no lease " }), ...most);
 		const bar = make("progress", { max: h.lease || 1, ariaLabel: "lease left" });
 		row.leases.push([bar, h]);
-		return make("div", {}, bar, ...(h.late ? [make("small", { textContent: h.late + " late" })] : []));
+		return make("div", {}, bar, ...(h.late ? [make("small", { textContent: h.late + " late" })] : []), ...most);
 	}));
 	row.queue.replaceChildren(...d.waiters.map(w => make("span", { className: "chip", title: plain(`${w.host} ${w.pid ?? ""} ${w.note ?? ""}`) }, aged(make("span"), w.since, `${w.position} ${process(w)} `))).flatMap(e => [e, " "]));
 	if (d.waiting > d.waiters.length) row.queue.append(make("span", { className: "chip more", textContent: `+${d.waiting - d.waiters.length}` }));
@@ -302,6 +304,7 @@ function tick() {
 			bar.value = Math.max(0, h.ends - at);
 			bar.className = bar.value < h.lease / 2 ? "late" : "";
 		}
+		for (const [e, h] of row.most) e.textContent = h.most > at ? ` at most ${span(h.most - at)} more` : " maximum hold is over";
 		row.moving.setAttribute("transform", `translate(${strip - (at - base)} 0)`);
 	}
 }

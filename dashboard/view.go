@@ -60,6 +60,7 @@ type holderView struct {
 	Ends    int64  `json:"ends,omitempty"` // of the lease
 	Lease   int64  `json:"lease,omitempty"`
 	Late    int    `json:"late,omitempty"`
+	Most    int64  `json:"most,omitempty"` // end of the maximum hold
 	Weight  int    `json:"weight,omitempty"`
 	Foreign bool   `json:"foreign,omitempty"`
 }
@@ -167,7 +168,7 @@ func (h *history) row(s fencelock.Status) rowView {
 	r.Rate, r.Strip = round(t.rate), append(r.Strip, t.holds...)
 	for _, x := range s.Holders {
 		v := holderView{
-			Owner: x.Owner, Token: x.Token, Host: x.Host, PID: x.PID, Note: x.Note, Since: millis(x.Since), Weight: x.Weight, Foreign: x.Foreign,
+			Owner: x.Owner, Token: x.Token, Host: x.Host, PID: x.PID, Note: x.Note, Since: millis(x.Since), Most: millis(x.MaxUntil()), Weight: x.Weight, Foreign: x.Foreign,
 		}
 		if held := t.held(x); held != nil {
 			v.Ends, v.Lease, v.Late = millis(held.ends), held.lease.Milliseconds(), held.late
