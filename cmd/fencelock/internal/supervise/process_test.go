@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector would sleep for a second at each exit
-	testscript.Main(m, map[string]func(){"wrap": wrap, "terms": terms, "late": supervise.LateStart})
+	testscript.Main(m, map[string]func(){"wrap": wrap, "terms": terms, "late": supervise.LateStart, "early": early})
 }
 
 const (
@@ -276,5 +276,33 @@ func TestOwnFailuresToStart(t *testing.T) {
 		if e, ok := errors.AsType[*supervise.StartError](err); !ok || e.Reason != want {
 			t.Errorf("%v: %v, want reason %d", inner, err, want)
 		}
+	}
+}
+
+// early is a program that gets SIGQUIT while it starts, or later if it has an argument.
+func early() {
+	supervise.ExitOnSignals()
+	if len(os.Args) > 1 {
+		signals := make(chan os.Signal, 1)
+		supervise.Notify(signals, unix.SIGQUIT)
+		defer func() { fmt.Println("got", <-signals) }()
+	}
+	check(unix.Kill(os.Getpid(), unix.SIGQUIT))
+	if len(os.Args) == 1 {
+		select {} // the signal ends this process
+	}
+}
+
+// TestExitOnSignals: a signal that arrives before the first Notify ends the process without a dump
+// of its goroutines. Later ones are delivered.
+func TestExitOnSignals(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("early").CombinedOutput()
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	if exit == nil || exit.ExitCode() != 128+int(unix.SIGQUIT) || len(out) > 0 {
+		t.Errorf("early: %v: %s", err, out)
+	}
+	if out, err := exec.Command("early", "late").CombinedOutput(); err != nil || string(out) != "got quit\n" {
+		t.Errorf("late: %v: %s", err, out)
 	}
 }

@@ -25,13 +25,31 @@ func Forwarded() chan os.Signal {
 var EndSignals = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGABRT}
 
 // Notify is signal.Notify, except for signals that were ignored when this process started: they
-// stay ignored, as nohup expects.
+// stay ignored, as nohup expects. It ends the effect of ExitOnSignals.
 func Notify(c chan<- os.Signal, signals ...os.Signal) {
+	notify(c, signals)
+	signal.Stop(early)
+}
+
+func notify(c chan<- os.Signal, signals []os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
 			signal.Notify(c, s)
 		}
 	}
+}
+
+// early receives the signals of ExitOnSignals.
+var early = make(chan os.Signal, 1)
+
+// ExitOnSignals ends this process with the exit code of a signal that would make a Go program print
+// its goroutines, if one arrives before the first call of Notify. The command calls it as it starts.
+func ExitOnSignals() {
+	notify(early, []os.Signal{unix.SIGQUIT, unix.SIGABRT})
+	go func() { // ends with the process
+		s := <-early
+		os.Exit(128 + int(s.(unix.Signal)))
+	}()
 }
 
 // StopOwnGroup stops the process group of this process, as the terminal does on Ctrl-Z, and returns
