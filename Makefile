@@ -1,5 +1,5 @@
 # All targets need Go and a C compiler (for the race detector). The tests start private servers:
-# Redis, PostgreSQL, MariaDB and Prometheus must be installed and need not run.
+# Redis, PostgreSQL, MariaDB, Prometheus and HAProxy must be installed and need not run.
 # .ci/need installs what is missing, or prints how to.
 
 GO ?= go
@@ -31,7 +31,7 @@ quick: check lint ## while working: checks, lint, the core, the conformance suit
 
 # The tests of fencelockvet read the root module, which the test cache does not notice.
 .PHONY: test
-test: check redis postgres mariadb prometheus shells ## all tests, with the race detector; CI runs this
+test: check redis postgres mariadb prometheus shells haproxy ## all tests, with the race detector; CI runs this
 	$(TEST) -timeout 25m -p $(PACKAGES) -parallel $(PARALLEL) $(LONG) ./...
 	cd fence/fencegrpc && $(TEST) ./...
 	cd otelfencelock && $(TEST) ./...
@@ -104,7 +104,7 @@ mutants: cc ## show each deliberately broken engine and the case of the suite th
 	$(GO) test -race -count=1 -v -run 'Mutant' ./driver/drivertest/
 
 .PHONY: slow
-slow: cc redis postgres ## repeat engine and fault tests many times, to find rare failures
+slow: cc redis postgres haproxy ## repeat engine and fault tests many times, to find rare failures
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
@@ -168,6 +168,6 @@ pictures: ## draw docs/pictures/*.svg again, from the data next to them
 shells:
 	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion are skipped"
 
-.PHONY: cc redis postgres mariadb prometheus browser
-cc redis postgres mariadb prometheus browser:
+.PHONY: cc redis postgres mariadb prometheus browser haproxy
+cc redis postgres mariadb prometheus browser haproxy:
 	@.ci/need $@

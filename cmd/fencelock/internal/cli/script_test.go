@@ -37,7 +37,7 @@ const scriptPatience = 3 * time.Minute
 const noExitPause = "atexit_sleep_ms=0"
 
 // programs are the programs that the test binary runs as when it is started under another name.
-var programs = map[string]func(){"fencelock": Main, "holdlock": holdLock}
+var programs = map[string]func(){"fencelock": Main, "holdlock": holdLock, "answertoken": answerToken}
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", noExitPause) // for the commands that tests start
