@@ -36,8 +36,9 @@ type Config struct {
 
 	// Rank is the preference for this candidate: 0 is best. If a candidate of a better rank waits when
 	// this one is granted the lock, this one gives way at once. If it leads, it resigns as soon as a
-	// candidate of a better rank has waited for Settle. The rank is published in the note. The default
-	// is 0. It needs an engine that can list.
+	// candidate of a better rank has waited for Settle. The rank is published in the note. With
+	// fencelock.Options.MinHold, candidates do not give way at once, since the name would stay
+	// closed. Ranks need an engine that can list. 0 is the default.
 	Rank int
 
 	// Settle is how long a candidate of a better rank must wait before a leader resigns to it. A
@@ -220,7 +221,7 @@ func (c *Candidate) campaign(ctx context.Context) (*Term, error) {
 
 // acquire waits for the lock. It releases the lock again if a better candidate waits.
 func (c *Candidate) acquire(ctx context.Context) (lock *fencelock.Lock, gave bool, err error) {
-	if lock, err = c.locks.Acquire(ctx, c.name); err == nil {
+	if lock, err = c.locks.Acquire(ctx, c.name); err == nil && c.locks.Options().MinHold == 0 {
 		gave, err = c.giveWayAtOnce(ctx, lock)
 	}
 	return lock, gave, err

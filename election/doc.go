@@ -48,6 +48,6 @@
 //
 // Candidates can have ranks. Of those that wait, the best one leads next, and a leader resigns to a
 // better one that has waited for Config.Settle. A rank is a preference and no promise: it is the
-// candidates that give way to each other, and the engine does not know ranks. [Transfer] lets a
-// candidate on a given host lead.
+// candidates that give way to each other, and the engine does not know ranks. Observers may see one
+// that gives way as the leader for a moment. [Transfer] lets a candidate on a given host lead.
 package election

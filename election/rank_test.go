@@ -226,6 +226,31 @@ func TestBestLivingCandidateLeads(t *testing.T) {
 	})
 }
 
+// A candidate with a minimum hold does not give way at once: the name would stay closed.
+func TestRanksWithAMinimumHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		leader := start(store.Client(), election.Config{})
+		a := leader.run(obey)
+		var others []*running
+		var all []*process
+		for _, rank := range []int{2, 1} {
+			p := start(store.Client(), election.Config{})
+			p.Candidate = election.New(p.locks.With(fencelock.Options{MinHold: time.Minute}), name, &election.Config{Rank: rank})
+			all, others = append(all, p), append(others, p.run(obey))
+		}
+		a.cancel(nil)
+		<-a.done
+		wantState(t, all[0], election.Leading)
+		time.Sleep(2 * time.Minute)
+		wantState(t, all[1], election.Leading)
+		for _, r := range others {
+			r.cancel(nil)
+			<-r.done
+		}
+	})
+}
+
 // The rank is part of the note, and not of the value.
 func TestRankIsPublished(t *testing.T) {
 	for note, cfg := range map[string]election.Config{
