@@ -52,17 +52,52 @@ func TestRanksOnRealEngines(t *testing.T) {
 			end := map[int]func(){}
 			for _, rank := range []int{3, 2, 1} {
 				end[rank] = c.begin(t, client(), rank)
-				c.waitQueued(t, client(), len(end)-1)
+				waitQueued(t, client(), len(end)-1)
 			}
 			c.wantLeader(t, 3)
 			c.wantLeader(t, 1) // after the settle time
 			end[0] = c.begin(t, client(), 0)
 			c.wantLeader(t, 0)
-			c.waitQueued(t, client(), 3)
+			waitQueued(t, client(), 3)
 			end[0]()
 			c.wantLeader(t, 1) // 2 and 3 do not work in between
 			for _, rank := range []int{1, 2, 3} {
 				end[rank]()
+			}
+		})
+	}
+}
+
+// On the engines that ship: a transfer reaches the candidate on the given host.
+func TestTransferOnRealEngines(t *testing.T) {
+	for engine, connect := range engines.All(ttl) {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			client := connect(t)
+			var candidates []*election.Candidate
+			for i, host := range []string{"web0", "web1", "web2", "web3"} {
+				locks := fencelock.New(onHost{client().(wholeEngine), host}, nil).With(fencelock.Options{TTL: ttl})
+				candidates = append(candidates, election.New(locks, name, nil))
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { // ends with ctx
+					defer close(done)
+					_ = candidates[i].Run(ctx, obey)
+				}()
+				defer func() {
+					cancel()
+					<-done
+				}()
+				waitQueued(t, client(), i)
+			}
+			for _, to := range []int{2, 3, 0} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				_, token, err := election.Transfer(ctx, fencelock.New(client(), nil), name, "web"+string(rune('0'+to)), "a test")
+				cancel()
+				term := candidates[to].Term()
+				if err != nil || term == nil || term.Token() <= token {
+					t.Errorf("to %d: %v, term %v after the token %d", to, err, term, token)
+				}
 			}
 		})
 	}
@@ -113,7 +148,7 @@ func (c *court) wantLeader(t *testing.T, rank int) {
 }
 
 // waitQueued waits until n candidates are listed as waiting, and one leads.
-func (c *court) waitQueued(t *testing.T, engine driver.Engine, n int) {
+func waitQueued(t *testing.T, engine driver.Engine, n int) {
 	t.Helper()
 	locks := fencelock.New(engine, nil)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

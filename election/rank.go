@@ -286,10 +286,8 @@ func (c *Candidate) letIn(ctx context.Context) {
 
 // followOthers looks at the other candidates until ctx ends, and resigns to a better one.
 func (c *Candidate) followOthers(ctx context.Context) {
-	news := follow(ctx, c.locks, c.name)
-	for ctx.Err() == nil {
+	for ok := true; ok; ok = retry.Sleep(ctx, c.others.pause()) {
 		c.giveWayInTime(ctx)
-		retry.Nap(ctx, c.others.pause(), news)
 	}
 }
 

@@ -60,12 +60,16 @@ func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason s
 	return leader, token, err
 }
 
+// wishTTL is the TTL of a request that is released as soon as it is granted. It is short, since an
+// engine may have a maximum.
+const wishTTL = time.Second
+
 // wish waits in the queue, with a note that asks for a leader on host. It closes queued when it is
 // there, and waits again after a grant, until ctx ends.
 func wish(ctx context.Context, locks *fencelock.Locker, name, host string, queued chan struct{}) error {
 	once := sync.OnceFunc(func() { close(queued) })
 	locks = locks.WithOnly(fencelock.Options{
-		TTL: locks.Options().TTL, Note: wishNote(host), Kind: fencelock.KindElection,
+		TTL: wishTTL, Note: wishNote(host), Kind: fencelock.KindElection,
 		OnWait: func(fencelock.WaitInfo) { once() },
 	})
 	for {

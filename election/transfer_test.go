@@ -12,15 +12,22 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
+// wholeEngine is what elections use of an engine.
+type wholeEngine interface {
+	driver.Engine
+	driver.Lister
+	driver.OwnerBreaker
+}
+
 // onHost is an engine whose requests come from another host.
 type onHost struct {
-	*memlock.Engine
+	wholeEngine
 	host string
 }
 
 func (e onHost) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	req.Host = e.host
-	return e.Engine.Acquire(ctx, req)
+	return e.wholeEngine.Acquire(ctx, req)
 }
 
 func startOn(store *memlock.Engine, host string, cfg election.Config) *process {
