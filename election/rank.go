@@ -247,7 +247,7 @@ func (c *Candidate) giveWayAtOnce(ctx context.Context, lock *fencelock.Lock) (ga
 		found, err = c.lookAround(limited, lock.Owner(), 0)
 	}
 	if errors.Is(err, fencelock.ErrUnsupported) && c.cfg.Rank > 0 {
-		c.release(lock)
+		_ = c.release(lock) // logged
 		return false, fmt.Errorf("ranks need a list of the waiting candidates: %w", err)
 	}
 	c.mu.Lock()
@@ -258,7 +258,7 @@ func (c *Candidate) giveWayAtOnce(ctx context.Context, lock *fencelock.Lock) (ga
 	}
 	c.cfg.Logger.Info("another candidate is preferred", "name", c.name, "host", found.better.host, "rank", max(found.better.rank, 0))
 	c.others.giveWay(lock.Owner(), found.better)
-	c.release(lock)
+	_ = c.release(lock) // logged
 	return true, nil
 }
 

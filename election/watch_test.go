@@ -17,7 +17,11 @@ func TestOnLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New(nil)
 		var heard log
-		watcher := start(store.Client(), election.Config{Value: "watcher", OnLeader: func(l election.Leader) { heard.add("%q", l.Value) }})
+		watcher := start(store.Client(), election.Config{Value: "watcher", OnLeader: func(l election.Leader) {
+			if l.Owner != "" { // whether it is seen that nobody leads for a moment is a matter of chance
+				heard.add("%q", l.Value)
+			}
+		}})
 		leader := start(store.Client(), election.Config{Value: "leader"})
 		a := leader.run(obey)
 		b := watcher.run(obey)
@@ -37,14 +41,14 @@ func TestOnLeader(t *testing.T) {
 		wantHeard(`"leader" "watcher"`)
 		watcher.engine.Refuse(nil)
 		time.Sleep(time.Minute)
-		wantHeard(`"leader" "watcher" "" "watcher"`)
+		wantHeard(`"leader" "watcher" "watcher"`)
 		b.cancel(nil)
 		<-b.done
 		c := leader.run(obey)
 		time.Sleep(time.Minute)
 		c.cancel(nil)
 		<-c.done
-		wantHeard(`"leader" "watcher" "" "watcher"`)
+		wantHeard(`"leader" "watcher" "watcher"`)
 	})
 }
 
