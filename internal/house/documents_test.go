@@ -52,7 +52,8 @@ func filesBelow(t *testing.T, extensions ...string) (all []string) {
 // underscores in the place of code in a line; both keep the lines and the offsets.
 type page struct {
 	name, text, prose string
-	above             int // lines before it in its file
+	above             int             // lines before it in its file
+	anchors           map[string]bool // what links can name in it
 }
 
 var (
@@ -69,7 +70,8 @@ func newPage(name, text string) page {
 		return func(s string) string { return string(blank(s, with)) }
 	}
 	prose := codeBlock.ReplaceAllStringFunc(text, fill(' '))
-	return page{name: name, text: text, prose: lineCode.ReplaceAllStringFunc(prose, fill('_'))}
+	prose = lineCode.ReplaceAllStringFunc(prose, fill('_'))
+	return page{name: name, text: text, prose: prose, anchors: anchors(text, prose)}
 }
 
 // blank returns text with every character but the ends of lines replaced.
@@ -92,15 +94,15 @@ func readPage(t *testing.T, name string) page {
 func (p page) line(offset int) int { return p.above + 1 + strings.Count(p.text[:offset], "\n") }
 
 // anchors returns what links can name in a page, as GitHub makes it of headings.
-func (p page) anchors() map[string]bool {
+func anchors(text, prose string) map[string]bool {
 	found := map[string]bool{}
-	for _, m := range setAnchor.FindAllStringSubmatch(p.text, -1) {
+	for _, m := range setAnchor.FindAllStringSubmatch(text, -1) {
 		found[m[1]] = true
 	}
-	for _, at := range heading.FindAllStringSubmatchIndex(p.prose, -1) {
-		anchor := slug(p.text[at[2]:at[3]])
+	for _, at := range heading.FindAllStringSubmatchIndex(prose, -1) {
+		anchor := slug(text[at[2]:at[3]])
 		for n := 1; found[anchor]; n++ {
-			anchor = slug(p.text[at[2]:at[3]]) + "-" + strconv.Itoa(n)
+			anchor = slug(text[at[2]:at[3]]) + "-" + strconv.Itoa(n)
 		}
 		found[anchor] = true
 	}
@@ -155,7 +157,7 @@ func checkLinks(p page, read func(string) (page, bool)) (faults []string) {
 		switch {
 		case !ok:
 			faults = append(faults, fmt.Sprintf("%s:%d: there is no %s", p.name, l.line, l.file))
-		case l.anchor != "" && !to.anchors()[l.anchor]:
+		case l.anchor != "" && !to.anchors[l.anchor]:
 			faults = append(faults, fmt.Sprintf("%s:%d: %s has no heading #%s", p.name, l.line, l.file, l.anchor))
 		}
 	}
@@ -171,17 +173,27 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// readLinked reads what is linked to. A folder has no text.
+// linkedPages are the pages that readLinked has read, by name. Most are linked to often.
+var linkedPages = map[string]page{}
+
+// readLinked reads what is linked to. A folder has no text. No two tests call it at once.
 func readLinked(name string) (page, bool) {
+	if p, ok := linkedPages[name]; ok {
+		return p, true
+	}
 	info, err := os.Stat(name)
 	if err != nil {
 		return page{}, false
 	}
-	if info.IsDir() {
-		return page{name: name}, true
+	var text []byte
+	if !info.IsDir() {
+		if text, err = os.ReadFile(name); err != nil {
+			return page{}, false
+		}
 	}
-	text, err := os.ReadFile(name)
-	return newPage(name, string(text)), err == nil
+	p := newPage(name, string(text))
+	linkedPages[name] = p
+	return p, true
 }
 
 // mention is a page, with an anchor, that a Go file or a script names.
@@ -196,7 +208,7 @@ func TestMentions(t *testing.T) {
 		for _, m := range mention.FindAllString(readText(t, name), -1) {
 			file, anchor, _ := strings.Cut(m, "#")
 			to, ok := readLinked(file)
-			if !ok || anchor != "" && !to.anchors()[anchor] {
+			if !ok || anchor != "" && !to.anchors[anchor] {
 				t.Errorf("%s names %s, which does not exist", name, m)
 			}
 		}
