@@ -14,6 +14,7 @@ import (
 
 // Of two processes, the first one works and the second one looks on.
 func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "fencelock-examples-")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // The programs whose parts the README shows, on real servers. They report a server that is
 // down, and the second one also a row that a later holder has written.
 func TestREADMEPrograms(t *testing.T) {
+	t.Parallel()
 	redis := redistest.StartRedis(t)
 	for range 2 {
 		says(t, "redis", "REDIS_ADDR="+redis.Addr(), "charging invoice 42 under token ", true)

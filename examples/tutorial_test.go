@@ -52,6 +52,7 @@ const (
 //
 // The module is not published, so the test adds a replace directive after "go mod init".
 func TestTutorialBooking(t *testing.T) {
+	t.Parallel()
 	dir := hosttest.Dir(t, "fencelock-tutorial-")
 	redis, postgres := redistest.StartRedis(t), pgtest.StartPostgres(t)
 	port := strconv.Itoa(hosttest.FreePort(t))

@@ -16,7 +16,7 @@ import (
 
 func TestCounterUnderFaults(t *testing.T) {
 	service := filepath.Join(t.TempDir(), "service")
-	if out, err := exec.Command("go", "build", "-o", service, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", service, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	redis := redistest.StartRedis(t).Addr() // the address of a server of your own is fine
