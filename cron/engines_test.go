@@ -18,6 +18,7 @@ import (
 // can say how that ended. With FENCELOCK_SLOW set, the clocks are five seconds from one to
 // the next.
 func TestEveryTickRunsOnceOnRealEngines(t *testing.T) {
+	t.Parallel()
 	const maxTTL = time.Hour // Redlock keeps claims for no longer
 	for name, connect := range engines.All(maxTTL) {
 		t.Run(name, func(t *testing.T) {

@@ -164,24 +164,31 @@ func TestTickBesideThoseOfAHostThatIsAhead(t *testing.T) {
 // Whatever the clock of the engine shows from one moment to the next, and in whatever order
 // ticks are asked for: none is taken twice.
 func TestNoTickIsTakenTwice(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
-		synctest.Test(t, func(t *testing.T) {
-			var engine faulty
-			rnd, taken := rand.New(rand.NewPCG(seed, 20)), map[int]bool{}
-			in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 6 * 24 * time.Hour, Late: 6 * 24 * time.Hour})
-			for range 3000 {
-				engine.ahead.Store(int64(time.Duration(rnd.IntN(14)-7) * 24 * time.Hour))
-				minute := rnd.IntN(600) - 300
-				if rnd.IntN(3) == 0 { // on a host that is days ahead, or behind
-					minute += (rnd.IntN(10) - 5) * 24 * 60
-				}
-				err := cronhook.Claim(t.Context(), in.job, epoch.Add(time.Duration(minute)*time.Minute))
-				if err == nil && taken[minute] {
-					t.Fatalf("seed %d: minute %d was taken twice", seed, minute)
-				}
-				taken[minute] = taken[minute] || err == nil
-			}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { takeTicks(t, rand.New(rand.NewPCG(seed, 20))) })
 		})
+	}
+}
+
+// takeTicks makes random claims, and fails if two of them take the same tick.
+func takeTicks(t *testing.T, rnd *rand.Rand) {
+	var engine faulty
+	taken := map[int]bool{}
+	in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 6 * 24 * time.Hour, Late: 6 * 24 * time.Hour})
+	for range 3000 {
+		engine.ahead.Store(int64(time.Duration(rnd.IntN(14)-7) * 24 * time.Hour))
+		minute := rnd.IntN(600) - 300
+		if rnd.IntN(3) == 0 { // on a host that is days ahead, or behind
+			minute += (rnd.IntN(10) - 5) * 24 * 60
+		}
+		err := cronhook.Claim(t.Context(), in.job, epoch.Add(time.Duration(minute)*time.Minute))
+		if err == nil && taken[minute] {
+			t.Fatalf("minute %d was taken twice", minute)
+		}
+		taken[minute] = taken[minute] || err == nil
 	}
 }
 
