@@ -61,7 +61,7 @@ func start() (stop func(), err error) {
 	if program == "" {
 		return stop, fmt.Errorf("Chromium is not installed; try: .ci/need browser") //nolint:staticcheck // a name
 	}
-	write := exec.Command("go", "test", "-C", "../..", "-count=1", "-run", "^TestSamples$", "./internal/chaos/page", "-args", "-samples", samples)
+	write := exec.Command("go", "test", "-C", "../..", "-count=1", "-ldflags=-w", "-vet=off", "-run", "^TestSamples$", "./internal/chaos/page", "-args", "-samples", samples)
 	if out, err := write.CombinedOutput(); err != nil {
 		return stop, fmt.Errorf("%w: %s", err, out)
 	}
