@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -73,6 +74,9 @@ func TestChaosLeavesNothingOnPostgres(t *testing.T) {
 	if n := pg.Query(t, "SELECT count(*) FROM pg_namespace WHERE nspname = 'fencelock'"); n != "0" {
 		t.Error("the schema fencelock is left")
 	}
+	socket := fmt.Sprintf("postgres://postgres@/postgres?host=%s&port=%d", pg.Dir(), pg.Port()) // connections that no proxy disturbs
+	stdout, stderr, code = chaosRun(t, "--url", socket, "--for", "1s", "--seed", "1", "--workers", "2")
+	wantClean(t, stdout, stderr, code)
 	pg.Exec(t, "CREATE USER guest")
 	if _, stderr, code := chaosRun(t, "--url", strings.Replace(pg.DSN(), "postgres@", "guest@", 1)); code != exitUnavailable || !strings.Contains(stderr, "may not create it") || !strings.Contains(stderr, "nothing is left") {
 		t.Errorf("a role without rights: exit code %d: %s", code, stderr)
