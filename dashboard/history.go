@@ -18,7 +18,7 @@ const (
 	rateSpan   = time.Minute      // the same for rates
 	restSpan   = 10 * time.Second // how long a name is shown as free, so that rows do not flicker
 	maxTracks  = 20_000           // names with a past; others show only the present
-	maxHolds   = 120              // holds of a strip
+	maxHolds   = 120              // holds of a strip; the script has the same number
 	steadyEnds = 250 * time.Millisecond
 
 	maxElections = 100

@@ -1,7 +1,7 @@
 // The page while JavaScript works: one event after each look of the server, drawn into the same
 // elements that the server wrote. All text goes through textContent.
 const $ = id => document.getElementById(id);
-const strip = 5 * 60e3, chart = 10 * 60e3, svgns = "http://www.w3.org/2000/svg";
+const strip = 5 * 60e3, kept = 120, chart = 10 * 60e3, svgns = "http://www.w3.org/2000/svg";
 const mayBreak = document.body.dataset.mode === "break";
 const input = document.querySelector("input[name=filter]");
 const rows = new Map(), colours = new Map(); // rows by name; places of hosts
@@ -282,6 +282,8 @@ function past(row) {
 		if (p[1] < 0 && p[0] > before) row.moving.append(draw("rect", { class: "gap", x: before - base, y: 0, width: p[0] - before, height: 10 }));
 		before = Math.max(before, p[0]);
 	}
+	const first = row.data.strip.length < kept ? 0 : row.data.strip[0].from; // the server does not keep more holds
+	if (first > base - strip) row.moving.append(draw("rect", { class: "gap", x: -strip, y: 0, width: first - base + strip, height: 10 }));
 	for (const s of row.data.strip) {
 		const from = Math.max(s.from, base - 2 * strip), bar = draw("rect", { x: from - base, y: 0, width: s.to ? Math.max(s.to - from, strip / 300) : 1e9, height: 10 });
 		bar.style.setProperty("--c", colour(s.host));

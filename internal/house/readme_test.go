@@ -135,8 +135,8 @@ func TestReadmeShell(t *testing.T) {
 	}
 }
 
-// checkCommand runs a line of the README, or checks what must not run in a test:
-// make, which runs this test, and what needs the network.
+// checkCommand runs a line of the README, or checks what must not run in a test: make, which runs
+// this test, what needs the network, and what does not end.
 func checkCommand(t *testing.T, dir, line string, targets []string) {
 	t.Helper()
 	words := strings.Fields(line)
@@ -156,6 +156,8 @@ func checkCommand(t *testing.T, dir, line string, targets []string) {
 		runLine(t, ".", dir, line+" --fast") // without its pauses for readers
 	case strings.HasPrefix(line, "go run "):
 		runLine(t, ".", dir, line)
+	case line == "fencelock ui": // serves until a signal
+		runLine(t, dir, dir, line+" --help")
 	case words[0] == "fencelock":
 		runLine(t, dir, dir, line)
 	default:
