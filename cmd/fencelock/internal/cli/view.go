@@ -30,7 +30,7 @@ type identityView struct {
 }
 
 func viewOfIdentity(id driver.Identity) identityView {
-	return identityView{Host: id.Host, PID: id.PID, Note: id.Note, Trace: id.Trace}
+	return identityView{Host: id.Host, PID: id.PID, Note: id.Note, Trace: id.Trace, Kind: id.Kind}
 }
 
 // holderView is driver.Holder.

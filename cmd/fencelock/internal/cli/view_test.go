@@ -19,7 +19,7 @@ func TestStatusJSON(t *testing.T) {
 	status := driver.Status{
 		Name: "a\x1b\u009b\U000E0001é", Mode: driver.Shared, Limit: 3, NotBefore: since.Add(time.Minute),
 		Holders: []driver.Holder{{
-			Identity: driver.Identity{Host: "h", PID: 7, Note: "n", Trace: "00-1", MaxHold: time.Hour},
+			Identity: driver.Identity{Host: "h", PID: 7, Note: "n", Trace: "00-1", Kind: "election", MaxHold: time.Hour},
 			Owner:    "o", Token: 9, Since: since, TTL: 1500 * time.Millisecond, Lease: 30 * time.Second, Foreign: true,
 		}},
 		Waiters: []driver.Waiter{{Identity: driver.Identity{Host: "h", PID: 8, Note: "w"}, Owner: "p", Position: 1}},
@@ -27,7 +27,7 @@ func TestStatusJSON(t *testing.T) {
 	want := map[string]any{
 		"name": status.Name, "mode": "shared", "limit": 3.0, "not_before": "2026-01-02T14:05:05.006Z",
 		"holders": []any{map[string]any{
-			"owner": "o", "token": 9.0, "host": "h", "pid": 7.0, "note": "n", "trace": "00-1",
+			"owner": "o", "token": 9.0, "host": "h", "pid": 7.0, "note": "n", "trace": "00-1", "kind": "election",
 			"since": "2026-01-02T14:04:05.006Z", "ttl_ms": 1500.0, "lease_ms": 30000.0, "foreign": true, "max_until": "2026-01-02T15:04:05.006Z",
 		}},
 		"waiters": []any{map[string]any{"owner": "p", "host": "h", "pid": 8.0, "note": "w", "since": nil, "position": 1.0}},
