@@ -6,9 +6,9 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// changes returns the events between two listings that were taken elapsed apart. Both are ordered
+// Changes returns the events between two listings that were taken elapsed apart. Both are ordered
 // by name.
-func changes(before, after []driver.Status, elapsed time.Duration, now time.Time) []driver.Event {
+func Changes(before, after []driver.Status, elapsed time.Duration, now time.Time) []driver.Event {
 	var events []driver.Event
 	for len(before) > 0 || len(after) > 0 {
 		var old, new driver.Status
@@ -33,7 +33,7 @@ func ends(old, new driver.Status, elapsed time.Duration, now time.Time) []driver
 			continue
 		}
 		kind := driver.EventReleased
-		if h.TTL > 0 && h.TTL <= elapsed {
+		if h.TTL > 0 && h.TTL <= elapsed && now.Sub(h.Since) >= h.Lease/2 { // a hand-over begins with a short lease
 			kind = driver.EventLost
 		}
 		events = append(events, held(kind, old.Name, h, now))

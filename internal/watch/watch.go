@@ -1,5 +1,5 @@
-// Package watch reports changes of locks on engines that can list but not notify: it compares
-// consecutive listings.
+// Package watch follows locks by listing them again and again. It says how often that may be, and
+// which events lie between two listings.
 package watch
 
 import (
@@ -15,6 +15,12 @@ const (
 	share    = 10               // a watch spends at most 1/share of its time listing
 	patience = 30 * time.Second // how long the engine may be unreachable
 )
+
+// Pause returns the time to wait after a listing, so that the next one starts after the interval
+// every, and so that listing takes at most a tenth of the time.
+func Pause(every, listing time.Duration) time.Duration {
+	return max(every, (share-1)*listing)
+}
 
 // Poll implements [driver.Watcher.Watch] for an engine that is only a lister. It lists the names
 // that q matches about once per interval, or less often if a listing takes long. It calls fn with
@@ -32,7 +38,7 @@ func Poll(ctx context.Context, lister driver.Lister, q driver.Query, every time.
 		if err != nil {
 			return err
 		}
-		if !retry.Sleep(ctx, max(every, share*listing)) {
+		if !retry.Sleep(ctx, Pause(every, listing)) {
 			return ctx.Err()
 		}
 	}
@@ -71,7 +77,7 @@ func (p *poller) look(ctx context.Context) (listing time.Duration, err error) {
 		return listing, err
 	}
 	p.failed = time.Time{}
-	for _, ev := range changes(p.last, list, now.Sub(p.looked), now) {
+	for _, ev := range Changes(p.last, list, now.Sub(p.looked), now) {
 		if err := p.fn(ev); err != nil {
 			return listing, err
 		}

@@ -228,10 +228,10 @@ func TestPollDoesNotWearOutASlowEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lister := &flaky{takes: time.Second}
 		f := follow(lister, driver.Query{})
-		time.Sleep(110 * time.Second)
+		time.Sleep(99 * time.Second)
 		_ = f.stop()
-		if lister.asked > 11 {
-			t.Errorf("listed %d times in 110 s, a second each", lister.asked)
+		if lister.asked != 10 {
+			t.Errorf("listed %d times in 99 s, a second each", lister.asked)
 		}
 	})
 }
@@ -262,4 +262,33 @@ func TestPollWaitsForNoListener(t *testing.T) {
 			t.Errorf("Poll told of events at %v, and returned %v", at, err)
 		}
 	})
+}
+
+// TestChangesTellsLostFromReleased: only a lease that could have run out between two listings was
+// lost. A hand-over begins with a short lease, until the waiter has confirmed it.
+func TestChangesTellsLostFromReleased(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		held, left time.Duration
+		want       driver.EventKind
+	}{
+		{time.Minute, 500 * time.Millisecond, driver.EventLost},
+		{time.Minute, 2 * time.Second, driver.EventReleased},
+		{time.Second, 500 * time.Millisecond, driver.EventReleased}, // a hand-over
+		{time.Minute, 0, driver.EventReleased},                      // without a lease
+	} {
+		h := driver.Holder{Owner: "a", Since: now.Add(-c.held), TTL: c.left, Lease: 30 * time.Second}
+		events := watch.Changes([]driver.Status{{Name: "x", Holders: []driver.Holder{h}}}, nil, time.Second, now)
+		if len(events) != 1 || events[0].Kind != c.want {
+			t.Errorf("held for %v, %v left: %v, want %s", c.held, c.left, events, c.want)
+		}
+	}
+}
+
+func TestPause(t *testing.T) {
+	for listing, want := range map[time.Duration]time.Duration{0: every, every / 10: every, every: 9 * every} {
+		if got := watch.Pause(every, listing); got != want {
+			t.Errorf("after a listing of %v: %v, want %v", listing, got, want)
+		}
+	}
 }
