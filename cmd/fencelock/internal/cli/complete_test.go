@@ -22,7 +22,7 @@ func TestComplete(t *testing.T) {
 		"completion ":               "bash zsh fish powershell :4",
 		"completion bash ":          ":4",
 		"help doc":                  "doctor :4",
-		"ls -":                      "--help -h --json --url --verbose -v --scan :4",
+		"ls -":                      "--help -h --json --url --verbose -v --watch --scan :4",
 		"run --on-lost ":            "terminate ignore :4",
 		"run --on-lost=":            "terminate ignore :4",
 		"run x --on-lost ":          "terminate ignore :4",

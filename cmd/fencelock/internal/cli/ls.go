@@ -5,7 +5,10 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,12 +16,18 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+	"github.com/fencelock/fencelock/internal/watch"
 )
+
+// listInterval is the least time between two lists of top and of ls --watch.
+const listInterval = time.Second
 
 // lsCmd is the verb ls.
 type lsCmd struct {
 	Prefix string // "" lists all locks
 	Scan   bool   // look through all keys of a Redis
+	Watch  bool   // list again and again
 }
 
 func newLs(a *app) *cobra.Command {
@@ -34,20 +43,20 @@ fencelock ls invoice: --json | jq -r .name`,
 		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolVar(&c.Watch, "watch", false, "List again every second, or less often if that takes more than a tenth of the time. INT or TERM ends it with 0. For events as JSON, use fencelock watch.")
 	cmd.Flags().BoolVar(&c.Scan, "scan", false, "On Redis: search all keys instead of the index of names. This also finds locks of other programs, and takes longer.")
 	return cmd
 }
 
-// Run prints the locks with the prefix. Locker.List cannot ask for a scan; engines without an index
-// list everything anyway.
+// Run prints the locks with the prefix.
 func (c *lsCmd) Run(a *app) error {
+	if c.Watch {
+		return c.watch(a)
+	}
 	var list []fencelock.Status
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		if lister, ok := engine.(driver.Lister); ok && c.Scan {
-			list, err = lister.List(ctx, driver.Query{Prefix: c.Prefix, Scan: true})
-		} else {
-			list, err = fencelock.New(engine, nil).List(ctx, c.Prefix)
-		}
+		list, err = c.list(ctx, engine)
 		return err
 	})
 	learnMaxima(list)
@@ -55,6 +64,50 @@ func (c *lsCmd) Run(a *app) error {
 		a.detail("no lock is held or waited for")
 	}
 	return cmp.Or(printList(a, list, viewOf, lockTable), err) // even with an error, list has the names that could be read
+}
+
+// list lists the locks. Locker.List cannot ask for a scan; engines without an index list everything
+// anyway.
+func (c *lsCmd) list(ctx context.Context, engine driver.Engine) ([]fencelock.Status, error) {
+	if lister, ok := engine.(driver.Lister); ok && c.Scan {
+		return lister.List(ctx, driver.Query{Prefix: c.Prefix, Scan: true})
+	}
+	return fencelock.New(engine, nil).List(ctx, c.Prefix)
+}
+
+// watch prints the locks again and again, below the time of each list. After the first list, it
+// reports errors and goes on.
+func (c *lsCmd) watch(a *app) error {
+	if a.json {
+		return &misuse{errors.New("--watch prints no JSON"), "fencelock watch --json"}
+	}
+	defer signal.Stop(quietPipe())
+	return a.untilEnded(func(ctx context.Context, engine driver.Engine) error {
+		for first := true; ; first = false {
+			asked := time.Now()
+			list, err := c.list(ctx, engine)
+			now := time.Now()
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case err != nil && list == nil && first:
+				return err
+			case err != nil:
+				a.say("%v", err)
+			}
+			if err == nil || list != nil {
+				text := cmp.Or(lockTable(list), "no lock is held or waited for\n")
+				if err := a.print(nil, fmt.Sprintf("%s\n%s\n", stamp(now), text)); errors.Is(err, syscall.EPIPE) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+			}
+			if !retry.Sleep(ctx, watch.Pause(listInterval, now.Sub(asked))) {
+				return nil
+			}
+		}
+	})
 }
 
 // lockTable returns the table of ls: a row for each holder, and one for a lock without holders.
