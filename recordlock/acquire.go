@@ -19,9 +19,8 @@ type acquiring struct {
 	desk   *desk
 	req    driver.Request
 	entry  entry
-	ticket int64  // its place among waiters; 0 until it has one
-	place  waiter // what it has joined with; it counts once that is stored
-	left   bool   // its caller has gone
+	ticket int64 // its place among waiters; 0 until it has one
+	left   bool  // its caller has gone
 	grant  driver.Grant
 	found  driver.WaitInfo // what it has found in the last state
 	told   bool
@@ -78,18 +77,19 @@ func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
 	return result, nil
 }
 
-// settle tells the caller what the store has answered. The caller holds the mutex of the desk.
-func (a *acquiring) settle(d *desk, result answer, m moment) {
+// settle tells the caller what has become of its request in a state that the store has. The caller
+// holds the mutex of the desk.
+func (a *acquiring) settle(d *desk, result answer, c *change) {
 	switch {
 	case a.left:
 	case result == stored:
 		if a.req.OnLost != nil {
-			d.holds[a.entry.Owner] = &hold{until: m.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
+			d.holds[a.entry.Owner] = &hold{until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
 		}
 	case result == waits, result == joins:
 		a.heard.Held(a.found.Held)
-		if result == joins {
-			a.ticket, a.entry.Since = a.place.Ticket, a.place.Since
+		if place := c.state.place(a.entry.Owner); place >= 0 {
+			a.ticket, a.entry.Since = c.state.Waiters[place].Ticket, c.state.Waiters[place].Since
 		}
 		if !a.told {
 			a.told = true
@@ -121,7 +121,6 @@ func (st *state) join(a *acquiring, m moment) (place int) {
 			w.Ticket = max(w.Ticket, st.Waiters[n-1].Ticket+1)
 		}
 	}
-	a.place = w
 	place, _ = slices.BinarySearchFunc(st.Waiters, w, func(a, b waiter) int { return cmp.Compare(a.Ticket, b.Ticket) })
 	st.Waiters = slices.Insert(st.Waiters, place, w)
 	return place

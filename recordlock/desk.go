@@ -176,10 +176,5 @@ func (d *desk) fail(err error) {
 
 // final reports whether a retry after err is useless.
 func final(err error) bool {
-	for _, e := range []error{driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnsupported)
 }

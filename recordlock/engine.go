@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,20 +110,17 @@ func (e *Engine) Traits() driver.Traits {
 // Renew extends acquisitions to a full TTL from now; see [driver.Engine]. Names are renewed
 // concurrently, each in one or two requests.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
-	errs := make([]error, len(leases))
-	waits := make([]func() error, len(leases))
-	for i, l := range leases {
-		if errs[i] = ctx.Err(); errs[i] == nil {
-			d := e.desk(l.Name)
-			j := d.renewal(l)
-			d.submit(j)
-			waits[i] = func() error { return d.await(ctx, j) }
-		}
+	if err := ctx.Err(); err != nil {
+		return slices.Repeat([]error{err}, len(leases))
 	}
-	for i, wait := range waits {
-		if wait != nil {
-			errs[i] = wait()
-		}
+	desks, jobs, errs := make([]*desk, len(leases)), make([]*job, len(leases)), make([]error, len(leases))
+	for i, l := range leases {
+		desks[i] = e.desk(l.Name)
+		jobs[i] = desks[i].renewal(l)
+		desks[i].submit(jobs[i])
+	}
+	for i, j := range jobs {
+		errs[i] = desks[i].await(ctx, j)
 	}
 	return errs
 }

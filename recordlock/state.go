@@ -75,9 +75,6 @@ func decode(name string, value []byte) (*state, error) {
 	return st, nil
 }
 
-// encode returns the value of the record.
-func (st *state) encode() ([]byte, error) { return json.Marshal(st) }
-
 // clone returns a copy that can be changed.
 func (st *state) clone() *state {
 	c := *st

@@ -3,6 +3,7 @@ package recordlock
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -153,7 +154,7 @@ func (d *desk) settle(c *change) {
 			if a.left && !r.left {
 				continue // the next step removes what this one has stored
 			}
-			a.settle(d, r.answer, c.moment)
+			a.settle(d, r.answer, c)
 		}
 		if r.answer == refused || r.answer == stored {
 			d.finish(r.job, r.err)
@@ -251,7 +252,7 @@ func (d *desk) lost(st *state, now time.Time) (callbacks []func()) {
 
 // store stores a change and gives the jobs their answers.
 func (d *desk) store(ctx context.Context, c *change) error {
-	value, err := c.state.encode()
+	value, err := json.Marshal(c.state)
 	if err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 	}
