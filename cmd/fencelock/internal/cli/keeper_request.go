@@ -25,6 +25,7 @@ import (
 type keeperRequest struct {
 	text   string
 	answer func(line string)
+	wanted func() bool // false once the asker has given up, as after a pause of the keeper
 }
 
 // The words of requests and answers.
@@ -52,6 +53,9 @@ const leftLimit = 500 * time.Millisecond
 // the server could be lost, and the keeper would report a lost lock.
 func (k *keeper) serve(r keeperRequest, stopping bool) (released bool) {
 	verb, value, _ := strings.Cut(r.text, " ")
+	if !r.wanted() { // the asker has reported a failure, so nothing may change
+		verb = ""
+	}
 	switch verb {
 	case askRelease:
 		r.answer(releaseAnswer(k.lock.Release()) + "\n")

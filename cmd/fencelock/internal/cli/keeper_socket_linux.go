@@ -52,7 +52,7 @@ func receive(conn net.Conn, requests chan<- keeperRequest, done <-chan struct{})
 		conn.Close()
 	}
 	select {
-	case requests <- keeperRequest{strings.TrimSpace(line), answer}:
+	case requests <- keeperRequest{strings.TrimSpace(line), answer, func() bool { return !closedByPeer(conn) }}:
 	case <-done:
 		conn.Close()
 	}
@@ -78,6 +78,19 @@ func askKeeper(owner, request string, limit time.Duration, waiting func()) (answ
 	text, err := io.ReadAll(io.LimitReader(conn, 1<<12))
 	answer, complete := strings.CutSuffix(string(text), "\n")
 	return answer, err == nil && complete
+}
+
+// closedByPeer reports whether the process at the other end has closed the connection.
+func closedByPeer(conn net.Conn) (closed bool) {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		closed = err == nil && n == 0
+	})
+	return closed || err != nil
 }
 
 // ofSameUser reports whether the process at the other end belongs to this user or to root.

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/memlock"
 )
 
 // TestAskKeeper: a keeper on the same host gets the request and answers it. Without a keeper there
@@ -62,4 +65,31 @@ func TestKeeperThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("answered %q", got)
 	}
 	<-told
+}
+
+// TestLateRequest: a request is not wanted any more once its asker has given up. A keeper does not
+// change its maximum hold then.
+func TestLateRequest(t *testing.T) {
+	owner := uuid.NewString()
+	requests, stop := listenForRequests(owner)
+	defer stop()
+	conn, err := net.Dial("unix", socketOf(owner))
+	must(t, err)
+	_, err = io.WriteString(conn, "renew 3600000\n")
+	must(t, err)
+	r := <-requests
+	if !r.wanted() {
+		t.Error("the asker waits, but its request is not wanted")
+	}
+	must(t, conn.Close())
+	if r.wanted() {
+		t.Error("the asker has given up, but its request is wanted")
+	}
+	lock, err := fencelock.New(memlock.New(nil), nil).Acquire(t.Context(), "x")
+	must(t, err)
+	until := time.Now().Add(time.Minute)
+	k := &keeper{lock: lock, until: until}
+	if k.serve(r, false) || k.until != until {
+		t.Error("a late request was served")
+	}
 }
