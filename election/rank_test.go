@@ -153,7 +153,9 @@ func checkFailing(t *testing.T, after time.Duration, crash bool) {
 // does before it starts another one.
 func failOnce(t *testing.T, store *memlock.Engine, after time.Duration, crash bool, begun func()) {
 	p := start(store.Client(), election.Config{})
-	_ = p.Run(t.Context(), func(context.Context) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour) // in case it never leads
+	defer cancel()
+	_ = p.Run(ctx, func(context.Context) error {
 		begun()
 		time.Sleep(after)
 		if crash {
