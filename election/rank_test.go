@@ -135,7 +135,7 @@ func checkFailing(t *testing.T, after time.Duration, crash bool) {
 	for begun := time.Now(); time.Since(begun) < 4*time.Hour; {
 		failOnce(t, store, after, crash, change)
 	}
-	for _, r := range others {
+	for _, r := range slices.Backward(others) { // the leader last, so that no other one leads
 		r.cancel(nil)
 		<-r.done
 	}
