@@ -139,8 +139,8 @@ func (p *precedence) notice(waiters []fencelock.Waiter, to string, now time.Time
 	maps.DeleteFunc(p.seen, func(_ string, s sighting) bool { return now.Sub(s.last) > 2*p.pause() })
 	p.claims = nil
 	for _, w := range waiters {
-		if _, _, wish := readNote(w.Note); wish != "" {
-			continue
+		if _, _, wish := readNote(w.Note); wish != "" || w.Kind != fencelock.KindElection {
+			continue // no candidate
 		}
 		c := claim{rivalOf(w.Host, w.Note, to), w.Owner}
 		s, ok := p.seen[w.Owner]
@@ -202,7 +202,7 @@ func rivalOf(host, note, to string) rival {
 // wished returns the host on which an operator wants the leader to be, or "".
 func wished(s fencelock.Status) string {
 	for _, w := range s.Waiters {
-		if _, _, to := readNote(w.Note); to != "" {
+		if _, _, to := readNote(w.Note); to != "" && w.Kind == fencelock.KindElection {
 			return to
 		}
 	}

@@ -228,6 +228,27 @@ func TestBestLivingCandidateLeads(t *testing.T) {
 	})
 }
 
+// A leader does not resign to a waiter that is no candidate.
+func TestRanksIgnoreOtherWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		p := start(store, election.Config{Rank: 1})
+		r := p.run(obey)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { // ends with ctx
+			_, _ = fencelock.New(store.Client(), nil).Acquire(ctx, name)
+		}()
+		time.Sleep(time.Hour)
+		wantState(t, p, election.Leading)
+		if got := p.changes.String(); got != "campaigning leading" {
+			t.Error(got)
+		}
+		cancel()
+		r.cancel(nil)
+		<-r.done
+	})
+}
+
 // A candidate with a minimum hold does not give way at once: the name would stay closed.
 func TestRanksWithAMinimumHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,9 @@ func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason s
 			return leader, leader.Term, nil
 		}
 	}
-	if !slices.ContainsFunc(status.Waiters, func(w fencelock.Waiter) bool { return w.Host == host }) {
+	if !slices.ContainsFunc(status.Waiters, func(w fencelock.Waiter) bool {
+		return w.Host == host && w.Kind == fencelock.KindElection
+	}) {
 		return Leader{}, 0, fmt.Errorf("%w: %q has none on %q", ErrNoCandidate, name, host)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
