@@ -18,6 +18,7 @@ type acquiring struct {
 	*job
 	desk   *desk
 	req    driver.Request
+	from   *driver.Lease // the acquisition that it adopts; nil if none
 	entry  entry
 	ticket int64 // its place among waiters; 0 until it has one
 	left   bool  // its caller has gone
@@ -56,6 +57,9 @@ func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
 		a.granted(st, h, m)
 		return stored, nil
 	}
+	if a.from != nil {
+		return a.adopt(st, m)
+	}
 	if err := st.checkLimit(a.entry); err != nil {
 		return refused, err
 	}
@@ -77,6 +81,20 @@ func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
 	return result, nil
 }
 
+// adopt replaces another acquisition. The minimum hold of that one goes on.
+func (a *acquiring) adopt(st *state, m moment) (answer, error) {
+	h := st.holder(a.from.Owner)
+	switch {
+	case h == nil || h.Token != a.from.Token:
+		return refused, notHeld(st.Name)
+	case h.Shared != a.entry.Shared || h.Limit != a.entry.Limit || h.Weight != a.entry.Weight:
+		return refused, driver.UnlikeError(st.Name, h.Limit, h.units())
+	}
+	st.remove(a.from.Owner)
+	a.granted(st, st.seat(a, m), m)
+	return stored, nil
+}
+
 // settle tells the caller what has become of its request in a state that the store has. The caller
 // holds the mutex of the desk.
 func (a *acquiring) settle(d *desk, result answer, c *change) {
@@ -84,7 +102,7 @@ func (a *acquiring) settle(d *desk, result answer, c *change) {
 	case a.left:
 	case result == stored:
 		if a.req.OnLost != nil {
-			d.holds[a.entry.Owner] = &hold{until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
+			d.holds[a.entry.Owner] = &hold{token: a.grant.Token, until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
 		}
 	case result == waits, result == joins:
 		a.heard.Held(a.found.Held)
@@ -164,11 +182,23 @@ const tryLimit = 5 * time.Second
 
 // Acquire makes one acquisition; see [driver.Engine].
 func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	err := req.Check(e.Traits())
-	if err == nil {
-		err = ctx.Err()
+	if err := req.Check(e.Traits()); err != nil {
+		return driver.Grant{}, err
 	}
-	if err != nil {
+	return e.acquire(ctx, req, nil)
+}
+
+// Adopt makes an acquisition in place of another one; see [driver.Adopter].
+func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
+	if err := req.CheckAdopt(e.Traits(), lease); err != nil {
+		return driver.Grant{}, err
+	}
+	req.Wait = false
+	return e.acquire(ctx, req, &lease)
+}
+
+func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.Lease) (driver.Grant, error) {
+	if err := ctx.Err(); err != nil {
 		return driver.Grant{}, err
 	}
 	if !req.Wait {
@@ -177,6 +207,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 		defer cancel()
 	}
 	a := e.desk(req.Name).newAcquiring(req)
+	a.from = from
 	answered := false
 	defer func() {
 		if !answered { // OnWait panicked

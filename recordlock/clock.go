@@ -11,9 +11,9 @@ import (
 
 const (
 	clockPeriod = time.Minute      // how often the store's clock is read
-	clockRetry  = 5 * time.Second  // how soon after a failure
+	clockRetry  = 15 * time.Second // how soon after a failure
 	clockNone   = 10 * time.Minute // how soon after the store has answered that it has no clock
-	clockLimit  = 2 * time.Second  // how long a reading may take
+	clockLimit  = time.Second      // how long a reading may take
 	clockLife   = 3 * time.Minute  // how long a reading is used
 	clockDrift  = 1000             // the bounds widen by 1/clockDrift of the age of the reading
 	clockStep   = time.Second      // the step of a local clock from which a reading is not used any more
@@ -32,11 +32,11 @@ type storeClock struct {
 	none             bool       // the store has no clock
 }
 
-// moment returns the time by all clocks. The first call waits for the store's clock. Later ones do
-// not: they read it in the background when that is due.
+// moment returns the time by all clocks. It reads the store's clock if that is due: in the
+// background, unless there is no reading that can be used.
 func (c *storeClock) moment(ctx context.Context) moment {
-	switch due, first := c.due(time.Now()); {
-	case first:
+	switch due, usable := c.due(time.Now()); {
+	case due && !usable:
 		c.read(ctx)
 	case due:
 		c.start(func() { c.read(ctx) }) // ends at the time limit
@@ -44,19 +44,20 @@ func (c *storeClock) moment(ctx context.Context) moment {
 	return c.at(time.Now())
 }
 
-// due reports whether the caller must read the store's clock, and whether nobody has before.
-func (c *storeClock) due(now time.Time) (due, first bool) {
+// due reports whether the caller must read the store's clock, and whether the last reading can still
+// be used.
+func (c *storeClock) due(now time.Time) (due, usable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first = c.next.IsZero()
-	if !c.arrived.IsZero() && !c.usable(now) {
+	usable = c.usable(now)
+	if !c.arrived.IsZero() && !usable {
 		c.arrived, c.next = time.Time{}, now
 	}
 	if now.Before(c.next) {
-		return false, false
+		return false, usable
 	}
 	c.next = now.Add(clockPeriod)
-	return true, first
+	return true, usable
 }
 
 // read reads the store's clock. The last reading stays if that fails.

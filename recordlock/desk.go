@@ -50,6 +50,7 @@ type desk struct {
 
 // hold is an acquisition of this process whose holder is notified if it is lost.
 type hold struct {
+	token int64
 	until time.Time // when its lease ends, if it is not renewed
 	ttl   time.Duration
 	lost  func(error)

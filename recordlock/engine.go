@@ -54,6 +54,7 @@ var _ interface {
 	driver.Breaker
 	driver.OwnerBreaker
 	driver.Resizer
+	driver.Adopter
 	driver.Inspector
 	driver.RecordKeeper
 } = (*Engine)(nil)
@@ -130,11 +131,16 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	e.Detach(lease) // its end is no loss
+	return e.do(ctx, lease.Name, leaving(lease))
+}
+
+// Detach forgets an acquisition: its end is not reported; see [driver.Adopter].
+func (e *Engine) Detach(lease driver.Lease) {
 	d := e.desk(lease.Name)
 	d.mu.Lock()
-	delete(d.holds, lease.Owner) // its end is no loss
-	d.mu.Unlock()
-	return e.do(ctx, lease.Name, leaving(lease))
+	defer d.mu.Unlock()
+	delete(d.holds, lease.Owner)
 }
 
 // Break ends all acquisitions of name and its minimum hold; see [driver.Breaker].

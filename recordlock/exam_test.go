@@ -21,7 +21,10 @@ func TestExam(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite := drivertest.Suite{World: func(testing.TB) drivertest.World { return world{memlock.New(nil), limit} }, Bubble: true}
 			if name == "no clock" {
-				suite.Known = map[string]string{"renew-expired": "a process without a past waits for a TTL until it takes over"}
+				suite.Known = map[string]string{
+					"renew-expired": "a process without a past waits for a TTL until it takes over",
+					"adopt-ended":   "a process without a past does not know that a lease has expired",
+				}
 			}
 			drivertest.Run(t, suite)
 		})

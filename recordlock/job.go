@@ -122,7 +122,7 @@ func (b *breaking) apply(st *state, m moment, unsure bool) (answer, error) {
 	for _, owner := range b.targets {
 		st.remove(owner)
 	}
-	st.Reason = b.reason
+	st.Broken, st.Reason = b.token, b.reason
 	return stored, nil
 }
 

@@ -27,6 +27,7 @@ type state struct {
 	Holders []holder         `json:"holders,omitempty"` // oldest first
 	Waiters []waiter         `json:"waiters,omitempty"` // next first
 	Clients map[string]lease `json:"clients,omitempty"` // the processes with waiters; their places last as long
+	Broken  int64            `json:"broken,omitempty"`  // the token of the last break
 	Reason  string           `json:"reason,omitempty"`  // of the last break
 }
 
