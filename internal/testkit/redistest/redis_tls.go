@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -17,80 +18,40 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
-// StartRedisTLS starts a server that accepts TLS only, and returns the file of the authority that
-// signed its certificate. The certificate is valid for 127.0.0.1 and localhost. Clients need no
-// certificate.
+// StartRedisTLS starts a server that accepts TLS only, and returns the file of its certificate, which
+// is its own authority. The certificate is valid for 127.0.0.1 and localhost. Clients need none.
 func StartRedisTLS(t hosttest.TB, args ...string) (r *Redis, caFile string) {
 	t.Helper()
-	dir := hosttest.Dir(t, "fencelock-certificates-")
-	pool, err := writeCertificates(dir)
+	dir := hosttest.Dir(t, "fencelock-certificate-")
+	caFile, keyFile := filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
+	pool, err := writeCertificate(caFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	caFile = filepath.Join(dir, "ca.crt")
-	ours := []string{
-		"--tls-ca-cert-file", caFile, "--tls-cert-file", filepath.Join(dir, "server.crt"),
-		"--tls-key-file", filepath.Join(dir, "server.key"), "--tls-auth-clients", "no",
-	}
+	ours := []string{"--tls-ca-cert-file", caFile, "--tls-cert-file", caFile, "--tls-key-file", keyFile, "--tls-auth-clients", "no"}
 	r = &Redis{settings: append(ours, args...), tls: &tls.Config{RootCAs: pool}}
 	r.launch(t)
 	return r, caFile
 }
 
-// writeCertificates makes an authority and a server certificate, valid for a
-// day, and returns the authority.
-func writeCertificates(dir string) (*x509.CertPool, error) {
+// writeCertificate makes a certificate that is valid for a day, and its key.
+func writeCertificate(certificate, key string) (*x509.CertPool, error) {
 	now := time.Now()
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fencelock test authority"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
 	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"},
-		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	ca, err := writeCertificate(filepath.Join(dir, "ca.crt"), authority, authority, caKey, caKey)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := writeCertificate(filepath.Join(dir, "server.crt"), server, authority, key, caKey); err != nil {
-		return nil, err
-	}
+	text, err1 := x509.CreateCertificate(rand.Reader, server, server, &secret.PublicKey, secret)
+	private, err2 := x509.MarshalPKCS8PrivateKey(secret)
+	text = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: text})
+	private = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 	pool := x509.NewCertPool()
-	pool.AddCert(ca)
-	return pool, writeKey(filepath.Join(dir, "server.key"), key)
-}
-
-func writeCertificate(file string, c, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (*x509.Certificate, error) {
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		return nil, err
-	}
-	if err := writePEM(file, "CERTIFICATE", der); err != nil {
-		return nil, err
-	}
-	return x509.ParseCertificate(der)
-}
-
-func writeKey(file string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return writePEM(file, "PRIVATE KEY", der)
-}
-
-func writePEM(file, kind string, der []byte) error {
-	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	pool.AppendCertsFromPEM(text)
+	return pool, cmp.Or(err1, err2, os.WriteFile(certificate, text, 0o600), os.WriteFile(key, private, 0o600))
 }
