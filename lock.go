@@ -93,8 +93,8 @@ func (l *Lock) setMost(most time.Duration, now hold.Instant) {
 	l.hold.Limit(most, now)
 }
 
-// beforeMost returns at, or when the maximum hold is reached if that is earlier. It may have begun
-// after at was computed.
+// beforeMost returns at, or when the maximum hold or its grace is over if that is earlier. Either may
+// have begun after at was computed.
 func (l *Lock) beforeMost(at time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -166,6 +166,36 @@ func TestMaxHoldOfALostLock(t *testing.T) {
 	})
 }
 
+// TestMaxHoldWithoutTheEngine: the work has its grace after the maximum hold, also if the engine does
+// not answer for a while.
+func TestMaxHoldWithoutTheEngine(t *testing.T) {
+	o := fencelock.Options{TTL: 3 * time.Second, Grace: time.Second, MaxHold: 1500 * time.Millisecond}
+	over := o.MaxHold + o.Grace
+	for _, c := range []struct{ back, next time.Duration }{
+		{2200 * time.Millisecond, over}, // before the grace is over
+		{2700 * time.Millisecond, 2700 * time.Millisecond},
+		{time.Minute, o.TTL}, // only the end of the lease frees the name
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			locks, engine := newLocks(fencelock.Config{})
+			begun := time.Now()
+			l := acquire(t, locks.With(o), "a")
+			engine.Refuse(fencelock.ErrUnavailable)
+			time.AfterFunc(c.back, func() { engine.Refuse(nil) })
+			<-l.Context().Done()
+			if took, cause := time.Since(begun), context.Cause(l.Context()); took != o.MaxHold || !errors.Is(cause, fencelock.ErrMaxHold) {
+				t.Errorf("the context ended after %v: %v", took, cause)
+			}
+			next := acquire(t, fencelock.New(engine.Client(), nil), "a")
+			if took := time.Since(begun); took < c.next || took > c.next+time.Second {
+				t.Errorf("the engine answers after %v: the next holder was granted the lock after %v, want %v", c.back, took, c.next)
+			}
+			_ = next.Release()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
 // TestMaxHoldWithoutALease: on files the context ends, and the process keeps the lock until it
 // releases it.
 func TestMaxHoldWithoutALease(t *testing.T) {

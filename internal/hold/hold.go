@@ -230,10 +230,14 @@ func (h *Hold) Terms() Terms { return h.terms }
 // Renewing reports whether a renewal was asked for and not yet answered.
 func (h *Hold) Renewing() bool { return h.renewing }
 
-// Before returns at, or when the maximum is reached if that is ahead and earlier.
+// Before returns at, or when the maximum is reached or, after that, the grace is over, if that is
+// earlier.
 func (h *Hold) Before(at time.Duration) time.Duration {
-	if h.until == 0 || h.stopping {
+	switch {
+	case h.until == 0 || h.stopping && !h.terms.Leased:
 		return at
+	case h.stopping:
+		return min(at, h.until+h.terms.Grace)
 	}
 	return min(at, h.until)
 }
@@ -247,8 +251,14 @@ func (h *Hold) Ended() bool { return h.ended }
 // Cause returns why the hold was lost. It is nil before the end and after a release.
 func (h *Hold) Cause() error { return h.cause }
 
-// life returns the time until the context of the hold ends.
-func (h *Hold) life(now Instant) time.Duration { return h.Left(now) - h.terms.Grace }
+// life returns the time until the context of the hold ends. Once the maximum is reached, the context
+// has ended, and life is the time until the deadline: the work stops meanwhile.
+func (h *Hold) life(now Instant) time.Duration {
+	if h.stopping {
+		return h.Left(now)
+	}
+	return h.Left(now) - h.terms.Grace
+}
 
 // Left returns the time until the deadline, at which the hold must be over. It does not include the
 // grace. Without a lease it is 0.
