@@ -54,6 +54,7 @@ func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
 	}
 	if h := st.holder(a.entry.Owner); h != nil { // an attempt whose answer was lost
 		h.renew(m)
+		a.close(st, m)
 		a.granted(st, h, m)
 		return stored, nil
 	}
@@ -121,12 +122,18 @@ func (st *state) seat(a *acquiring, m moment) *holder {
 	h := holder{entry: a.entry, Token: st.issue(m), lease: lease{TTL: a.req.TTL.Microseconds()}}
 	h.Since = m.now.UnixMicro()
 	h.renew(m)
-	if a.req.MinHold > 0 {
-		st.Closed = &lease{TTL: a.req.MinHold.Microseconds(), Beat: h.Token}
-		st.Closed.renew(m)
-	}
+	a.close(st, m)
 	st.Holders = append(st.Holders, h)
 	return &st.Holders[len(st.Holders)-1]
+}
+
+// close starts the minimum hold of a request that is granted. Its beat is a new one also if an
+// attempt whose answer was lost has started it before.
+func (a *acquiring) close(st *state, m moment) {
+	if a.req.MinHold > 0 {
+		st.Closed = &lease{TTL: a.req.MinHold.Microseconds(), Beat: st.issue(m)}
+		st.Closed.renew(m)
+	}
 }
 
 // join gives the request a place among the waiters. One whose process was taken for dead returns

@@ -103,6 +103,35 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// The answer to an acquire is lost, and its caller gets the lock only with the next attempt. The
+// minimum hold counts from then.
+func TestMinimumHoldAfterALostAnswer(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		lost := false
+		l.set(func(l *link) {
+			l.swap = func(next func() error) error {
+				err := next()
+				if lost || err != nil {
+					return err
+				}
+				lost = true
+				time.Sleep(4 * time.Second)
+				return fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
+			}
+		})
+		req := request()
+		req.MinHold = 6 * time.Second
+		g := s.acquire(e, req)
+		s.ok(e.Release(s.Context(), lease(g)))
+		other, _ := s.client()
+		s.acquire(other, waiting())
+		if closed := time.Since(g.Sent); !lost || closed < req.MinHold || closed > req.MinHold+time.Second {
+			t.Errorf("the name was closed for %v, want %v", closed, req.MinHold)
+		}
+	})
+}
+
 // The answer to a break is lost, and a waiter is granted before it is repeated. It keeps the lock.
 func TestRepeatedBreakSparesTheSuccessor(t *testing.T) {
 	play(t, true, func(s scene) {
