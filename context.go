@@ -16,7 +16,8 @@ func same(a, b context.Context) bool { return reflect.ValueOf(a).Comparable() &&
 type noteKey struct{}
 
 // WithNote returns a context whose acquisitions carry note instead of Options.Note, such as the ID
-// of the request that they serve.
+// of the request that they serve. The candidates of an election publish their value and rank as the
+// note, so it does not apply to those (KindElection).
 func WithNote(ctx context.Context, note string) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
 }

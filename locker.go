@@ -199,7 +199,7 @@ func (l *Locker) request(ctx context.Context, name string, wait bool) driver.Req
 	if l.opts.Shared {
 		req.Mode = driver.Shared
 	}
-	if note, ok := ctx.Value(noteKey{}).(string); ok {
+	if note, ok := ctx.Value(noteKey{}).(string); ok && l.opts.Kind != KindElection { // candidates read each other's notes
 		req.Note = note
 	}
 	return req

@@ -28,6 +28,7 @@ type precedence struct {
 	last   reign               // the latest leader
 	gave   string              // the latest acquisition of this candidate that gave way
 	gaveTo rival               // the candidate that it gave way to
+	to     string              // the host on which an operator wanted the leader to be at the latest look; "" for none
 	failed map[rival]failure
 }
 
@@ -92,6 +93,9 @@ func (p *precedence) look(s fencelock.Status, own string, wait time.Duration) (f
 	now, holder, to := time.Now(), s.Holders[0], wished(s)
 	holding := rivalOf(holder.Host, holder.Note, to)
 	delete(p.seen, holder.Owner)
+	if _, _, wish := readNote(holder.Note); wish == "" { // otherwise the operator's request is not among the waiters
+		p.forgive(to)
+	}
 	p.notice(s.Waiters, to, now)
 	f.hidden = p.hides(holding, now)
 	switch _, _, wish := readNote(holder.Note); {
@@ -157,6 +161,15 @@ func (p *precedence) notice(waiters []fencelock.Waiter, to string, now time.Time
 
 // preferable reports whether r has not failed recently. The caller holds mu.
 func (p *precedence) preferable(r rival, now time.Time) bool { return !now.Before(p.failed[r].until) }
+
+// forgive forgets that a leader on the host to has failed, if an operator begins to want the leader
+// there. The caller holds mu.
+func (p *precedence) forgive(to string) {
+	if to != p.to {
+		delete(p.failed, rival{to, -1})
+	}
+	p.to = to
+}
 
 // hides reports whether a candidate that is better than r has waited shortly before now. The caller
 // holds mu.

@@ -303,6 +303,29 @@ func TestRankIsPublished(t *testing.T) {
 	}
 }
 
+// A note in the context of a campaign does not replace the rank and the value.
+func TestRankBesideANoteOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		second := start(store, election.Config{Rank: 1, Value: "two"})
+		ctx, cancel := context.WithCancel(fencelock.WithNote(t.Context(), "request 7"))
+		done := make(chan error, 1)
+		go func() { done <- second.Run(ctx, obey) }() // ends with ctx
+		synctest.Wait()
+		if leader, err := election.Current(ctx, second.locks, name); err != nil || leader.Rank != 1 || leader.Value != "two" {
+			t.Errorf("%+v, %v", leader, err)
+		}
+		first := start(store.Client(), election.Config{})
+		r := first.run(obey)
+		time.Sleep(settled)
+		wantState(t, first, election.Leading)
+		cancel()
+		<-done
+		r.cancel(nil)
+		<-r.done
+	})
+}
+
 func TestRanksAreChecked(t *testing.T) {
 	for _, cfg := range []election.Config{{Rank: -1}, {Settle: -1}, {Settle: 31 * 24 * time.Hour}} {
 		c := election.New(fencelock.New(memlock.New(nil), nil), name, &cfg)

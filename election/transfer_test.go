@@ -105,3 +105,38 @@ func TestTransferToAFrozenCandidate(t *testing.T) {
 		}
 	})
 }
+
+// A candidate that has failed before is not preferred for its rank for a while, but an operator gets
+// what it asks for: also of a candidate that was restarted soon after an earlier transfer.
+func TestTransferToACandidateThatHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		var all []*process
+		var runs []*running
+		for i, host := range []string{"web0", "web1", "web2"} {
+			all = append(all, startOn(store, host, election.Config{Rank: i}))
+			runs = append(runs, all[i].run(obey))
+		}
+		operator := fencelock.New(store.Client(), nil)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(fencelock.WithNote(t.Context(), "of the caller"), settle)
+			_, _, err := election.Transfer(ctx, operator, name, "web2", "maintenance")
+			cancel()
+			if err != nil {
+				t.Error(err)
+			}
+			wantState(t, all[2], election.Leading)
+			runs[2].cancel(nil)
+			<-runs[2].done
+			time.Sleep(time.Second)
+			wantState(t, all[0], election.Leading)
+			all[2] = startOn(store, "web2", election.Config{Rank: 2})
+			runs[2] = all[2].run(obey)
+			time.Sleep(time.Second)
+		}
+		for _, r := range runs {
+			r.cancel(nil)
+			<-r.done
+		}
+	})
+}
