@@ -159,7 +159,7 @@ func (c *child) close() error {
 
 // answer makes the call that a question requests.
 func (c *child) answer(ctx context.Context, q question) (a answer) {
-	var err error
+	err := driver.ErrUnsupported // unless the engine has what it needs
 	switch q.Op {
 	case opOpen:
 		if err = c.open(q.Name, q.Arg); err == nil {
@@ -177,28 +177,20 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 	case opList:
 		if l, ok := c.engine.(driver.Lister); ok {
 			a.List, err = l.List(ctx, q.Query)
-		} else {
-			err = driver.ErrUnsupported
 		}
 	case opResize:
 		if r, ok := c.engine.(driver.Resizer); ok {
 			err = r.Resize(ctx, q.Name, q.Limit)
-		} else {
-			err = driver.ErrUnsupported
 		}
 	case opTake, opReturn, opReset:
 		a.Taken, err = c.rate(ctx, q)
 	case opBreak:
 		if b, ok := c.engine.(driver.Breaker); ok {
 			a.Token, err = b.Break(ctx, q.Name, q.Reason)
-		} else {
-			err = driver.ErrUnsupported
 		}
 	case opOne:
 		if b, ok := c.engine.(driver.OwnerBreaker); ok {
 			a.Token, err = b.BreakOwner(ctx, q.Name, q.Owner, q.Reason)
-		} else {
-			err = driver.ErrUnsupported
 		}
 	case opAdopt, opDetach:
 		a.Grant, err = c.adopt(ctx, q)

@@ -260,6 +260,15 @@ func (p *Process) ask(ctx context.Context, q question, c *call) (answer, error) 
 	}
 }
 
+// do is ask with the error of the answer, as the caller of the engine expects it.
+func (p *Process) do(ctx context.Context, q question, c *call) (answer, error) {
+	a, err := p.ask(ctx, q, c)
+	if err != nil {
+		return answer{}, err
+	}
+	return a, hand(ctx, a.err())
+}
+
 // enlist assigns a number to a call.
 func (w *worker) enlist(c *call) int64 {
 	w.mu.Lock()
@@ -290,11 +299,8 @@ func (p *Process) Traits() driver.Traits { return p.traits }
 // Acquire calls Acquire in the child. The callbacks of req run in the test.
 func (p *Process) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	c := &call{waiting: req.OnWait, lost: req.OnLost}
-	a, err := p.ask(ctx, question{Op: opAcquire, Request: pack(req)}, c)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return a.Grant, hand(ctx, a.err())
+	a, err := p.do(ctx, question{Op: opAcquire, Request: pack(req)}, c)
+	return a.Grant, err
 }
 
 // Renew calls Renew in the child.
@@ -314,50 +320,35 @@ func (p *Process) Renew(ctx context.Context, leases []driver.Lease) []error {
 
 // Release calls Release in the child.
 func (p *Process) Release(ctx context.Context, l driver.Lease) error {
-	a, err := p.ask(ctx, question{Op: opRelease, Leases: []driver.Lease{l}}, &call{})
-	if err != nil {
-		return err
-	}
-	return hand(ctx, a.err())
+	_, err := p.do(ctx, question{Op: opRelease, Leases: []driver.Lease{l}}, &call{})
+	return err
 }
 
 // List calls List in the child. It returns driver.ErrUnsupported if the engine is no driver.Lister.
 func (p *Process) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	a, err := p.ask(ctx, question{Op: opList, Query: q}, &call{})
-	if err != nil {
-		return nil, err
-	}
-	return a.List, hand(ctx, a.err())
+	a, err := p.do(ctx, question{Op: opList, Query: q}, &call{})
+	return a.List, err
 }
 
 // Break calls Break in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.Breaker.
 func (p *Process) Break(ctx context.Context, name, reason string) (int64, error) {
-	a, err := p.ask(ctx, question{Op: opBreak, Name: name, Reason: reason}, &call{})
-	if err != nil {
-		return 0, err
-	}
-	return a.Token, hand(ctx, a.err())
+	a, err := p.do(ctx, question{Op: opBreak, Name: name, Reason: reason}, &call{})
+	return a.Token, err
 }
 
 // BreakOwner calls BreakOwner in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.OwnerBreaker.
 func (p *Process) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
-	a, err := p.ask(ctx, question{Op: opOne, Name: name, Owner: owner, Reason: reason}, &call{})
-	if err != nil {
-		return 0, err
-	}
-	return a.Token, hand(ctx, a.err())
+	a, err := p.do(ctx, question{Op: opOne, Name: name, Owner: owner, Reason: reason}, &call{})
+	return a.Token, err
 }
 
 // Adopt calls Adopt in the child. The callback OnLost of req runs in the test. Adopt returns
 // driver.ErrUnsupported if the engine is no driver.Adopter.
 func (p *Process) Adopt(ctx context.Context, lease driver.Lease, req driver.Request) (driver.Grant, error) {
-	a, err := p.ask(ctx, question{Op: opAdopt, Leases: []driver.Lease{lease}, Request: pack(req)}, &call{lost: req.OnLost})
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return a.Grant, hand(ctx, a.err())
+	a, err := p.do(ctx, question{Op: opAdopt, Leases: []driver.Lease{lease}, Request: pack(req)}, &call{lost: req.OnLost})
+	return a.Grant, err
 }
 
 // Detach calls Detach in the child.
@@ -368,41 +359,29 @@ func (p *Process) Detach(lease driver.Lease) {
 // Resize calls Resize in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.Resizer.
 func (p *Process) Resize(ctx context.Context, name string, limit int) error {
-	a, err := p.ask(ctx, question{Op: opResize, Name: name, Limit: limit}, &call{})
-	if err != nil {
-		return err
-	}
-	return hand(ctx, a.err())
+	_, err := p.do(ctx, question{Op: opResize, Name: name, Limit: limit}, &call{})
+	return err
 }
 
 // TakeRate calls TakeRate in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.RateLimiter.
 func (p *Process) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
-	a, err := p.ask(ctx, question{Op: opTake, Take: take}, &call{})
-	if err != nil {
-		return driver.RateTaken{}, err
-	}
-	return a.Taken, hand(ctx, a.err())
+	a, err := p.do(ctx, question{Op: opTake, Take: take}, &call{})
+	return a.Taken, err
 }
 
 // ReturnRate calls ReturnRate in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.RateLimiter.
 func (p *Process) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
-	a, err := p.ask(ctx, question{Op: opReturn, Take: take, Taken: taken}, &call{})
-	if err != nil {
-		return err
-	}
-	return hand(ctx, a.err())
+	_, err := p.do(ctx, question{Op: opReturn, Take: take, Taken: taken}, &call{})
+	return err
 }
 
 // ResetRate calls ResetRate in the child. It returns driver.ErrUnsupported if the engine is no
 // driver.RateLimiter.
 func (p *Process) ResetRate(ctx context.Context, key string) error {
-	a, err := p.ask(ctx, question{Op: opReset, Name: key}, &call{})
-	if err != nil {
-		return err
-	}
-	return hand(ctx, a.err())
+	_, err := p.do(ctx, question{Op: opReset, Name: key}, &call{})
+	return err
 }
 
 // Kill kills the process, as kill -9 does, and returns when it has ended.

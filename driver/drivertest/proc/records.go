@@ -32,31 +32,22 @@ func (p *Process) Records() driver.Records { return records{p} }
 
 type records struct{ process *Process }
 
-// ask makes one call in the child.
-func (r records) ask(ctx context.Context, q question) (answer, error) {
-	a, err := r.process.ask(ctx, q, &call{})
-	if err != nil {
-		return answer{}, err
-	}
-	return a, hand(ctx, a.err())
-}
-
 func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
-	a, err := r.ask(ctx, question{Op: opGet, Record: driver.Record{Key: key}})
+	a, err := r.process.do(ctx, question{Op: opGet, Record: driver.Record{Key: key}}, &call{})
 	return a.Record, err
 }
 
 func (r records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
-	a, err := r.ask(ctx, question{Op: opSwap, Record: driver.Record{Key: key, Value: value, Version: version}, TTL: ttl})
+	a, err := r.process.do(ctx, question{Op: opSwap, Record: driver.Record{Key: key, Value: value, Version: version}, TTL: ttl}, &call{})
 	return a.Record.Version, err
 }
 
 func (r records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
-	a, err := r.ask(ctx, question{Op: opRecords, Name: prefix})
+	a, err := r.process.do(ctx, question{Op: opRecords, Name: prefix}, &call{})
 	return a.Records, err
 }
 
 func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	a, err := r.ask(ctx, question{Op: opClock})
+	a, err := r.process.do(ctx, question{Op: opClock}, &call{})
 	return a.Clock[0], a.Clock[1], err
 }
