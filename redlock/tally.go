@@ -162,6 +162,7 @@ type outcome struct {
 	split bool          // nobody has a majority
 	next  time.Duration // until time alone may change something; 0 means unknown
 	heard bool          // a majority answered, and the name is taken on some of these nodes
+	major bool          // a majority answered
 	later bool          // and some of these nodes will vote after their quarantine
 	err   error         // why no majority answered
 	cut   bool          // because the caller's context ended first
@@ -191,7 +192,8 @@ func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
 
 // outcome returns the outcome of an attempt that did not win.
 func (b *tally) outcome(ctx context.Context) outcome {
-	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, heard: b.hasMajority() && b.taken, later: b.waits > 0 && b.hasMajority()}
+	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, major: b.hasMajority()}
+	o.heard, o.later = o.major && b.taken, o.major && b.waits > 0
 	o.gone = b.gone > len(b.set.nodes)-b.set.need
 	if o.inWay == nil {
 		o.inWay = &driver.HeldError{Name: b.name}

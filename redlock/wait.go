@@ -101,7 +101,7 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 	how.joins = false
 	for {
 		o := w.proposer.try(ctx, w.req, how)
-		w.answered = w.answered || o.heard
+		w.answered = w.answered || o.major
 		o.note(ctx, &w.heard)
 		w.queue.note(ctx, &o)
 		switch {

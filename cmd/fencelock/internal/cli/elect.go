@@ -57,7 +57,8 @@ With --rank, the best of the processes that wait leads next, and a leader resign
 With --restart, elect campaigns again after its command has ended by itself, behind the others. If the command keeps failing at once, elect pauses before each campaign, up to a minute.`,
 		Example: `fencelock elect billing -- ./billing
 fencelock elect --ttl 10s --restart billing -- ./billing
-fencelock elect --on-acquire 'ip addr add 10.0.0.5/24 dev eth0' --on-lose 'ip addr del 10.0.0.5/24 dev eth0' vip
+fencelock elect --on-acquire 'ip addr add 10.0.0.5/24 dev eth0' \
+  --on-lose 'ip addr del 10.0.0.5/24 dev eth0' vip
 fencelock elect --rank 1 billing -- ./billing
 fencelock status billing`,
 		Annotations: map[string]string{

@@ -192,7 +192,10 @@ func leader() {
 	check(err)
 	engine, _, err := engineurl.Open(context.Background(), os.Getenv("FENCELOCK_URL"))
 	check(err)
-	c := &electCmd{command: command{Name: "x", Command: os.Args[1:], TTL: 5 * time.Second, Signal: "TERM", KillAfter: time.Second / 2}}
+	c := &electCmd{
+		command: command{Name: "x", Command: os.Args[1:], TTL: 5 * time.Second, Signal: "TERM", KillAfter: time.Second / 2},
+		hooks:   hooks{Timeout: byDefault},
+	}
 	check(c.check())
 	err = c.lead(&app{ctx: context.Background(), stderr: os.Stderr}, tellsRelease{engine}, path)
 	complain(os.Stderr, err)
@@ -284,7 +287,9 @@ func TestCommandThatIsAnotherUser(t *testing.T) {
 			cmd.Args = append([]string{"leader"}, words...)
 			return cmd
 		}
-		must(t, leader("true").Run())
+		if out, err := leader("true").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 		must(t, os.Remove(h.path("released")))
 		h.isStuck(t, url, leader("./rooted", "pid"))
 		if pid := h.number(t, "pid"); !runs(pid) {
