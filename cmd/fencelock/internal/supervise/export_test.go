@@ -21,13 +21,17 @@ func Signalled(group int) bool { return children.signalGroup(group, 0) == nil }
 func Until(deadline time.Time) (until0, now time.Duration) { return until(deadline), bootTime() }
 
 // LateStart is a program that orders a watchdog to start its arguments after the deadline, as a
-// wrapper does that was frozen. It prints the report of the watchdog.
+// wrapper does that was frozen. It prints the report that follows the first one of the watchdog.
 func LateStart() {
 	w, _, _, err := startWatchdog([2]*os.File{}, nil)
 	if err != nil {
 		panic(err)
 	}
 	w.order(order{Until: bootTime(), Start: &start{Path: os.Args[1], Args: words(os.Args[1:])}})
-	r, ok := <-lines[report](w.conn, nil)
+	reports := lines[report](w.conn, nil)
+	if first := <-reports; !first.Ready {
+		panic("the watchdog is not ready")
+	}
+	r, ok := <-reports
 	fmt.Println(ok, r.Started)
 }

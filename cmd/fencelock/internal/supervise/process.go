@@ -123,9 +123,29 @@ type Process struct {
 
 // Start starts the command and closes c.Inherit. It blocks until the command has started or the
 // lock is lost. Its error is a *StartError, or that of the lost lock.
-func Start(c Command) (*Process, error) {
+//
+// A signal to all processes of a group or service, as from timeout(1), ends a watchdog that has only
+// begun to start. Start then starts another one.
+func Start(c Command) (p *Process, err error) {
 	defer closeAll(c.Inherit) // the watchdog has copies; ours would keep the lock after its release
 	adoptOrphans()
+	for range startTries {
+		if p, err = startOnce(c); !errors.Is(err, errNotReady) {
+			break
+		}
+	}
+	return p, err
+}
+
+// startTries is how many watchdogs Start starts at most.
+const startTries = 10
+
+// errNotReady is the error for a watchdog that was killed before it handled signals. It has not
+// started the command.
+var errNotReady = errors.New("lock-watchdog was killed before it had started the command")
+
+// startOnce does the work of Start with one watchdog.
+func startOnce(c Command) (*Process, error) {
 	p := &Process{Command: c, done: make(chan struct{}), own: tree{spare: set(ownChildren())}}
 	if err := c.Lock.Err(); err != nil {
 		return nil, err
@@ -162,6 +182,7 @@ func (p *Process) begin(s start) error {
 		defer context.AfterFunc(p.Lock.Context(), p.watchdog.kill)()
 	}
 	_ = p.watchdog.sendBy(time.Time{}, first) // if the watchdog is gone, reports is closed
+	ready := false
 	for {
 		select {
 		case r, ok := <-p.reports:
@@ -172,7 +193,13 @@ func (p *Process) begin(s start) error {
 				if err := p.Lock.Err(); err != nil {
 					return err
 				}
-				return failed(errors.New("lock-watchdog was killed before it had started the command"))
+				if !ready {
+					return failed(errNotReady)
+				}
+				return failed(errors.New("lock-watchdog was killed while it started the command"))
+			case r.Ready:
+				ready = true
+				continue
 			case r.Errno != 0:
 				return startError(p.Args[0], r.Errno)
 			case r.Failed != "":

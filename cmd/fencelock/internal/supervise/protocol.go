@@ -38,6 +38,7 @@ type start struct {
 
 // report is a line from the watchdog to its wrapper.
 type report struct {
+	Ready   bool             `json:",omitempty"` // the first report: signals do not end the watchdog any more
 	Started int              `json:",omitempty"` // the command's process
 	Failed  string           `json:",omitempty"` // why the command was not started
 	Errno   syscall.Errno    `json:",omitempty"` // of Failed, if the kernel returned one

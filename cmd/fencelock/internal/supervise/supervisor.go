@@ -76,6 +76,7 @@ type supervisor struct {
 // runWatchdog starts the command of the first order, and returns when no process of the command is
 // left. It returns earlier if the command cannot be started or the deadline has passed.
 func runWatchdog(conn *os.File) {
+	_ = link{conn}.send(report{Ready: true})
 	orders := lines[order](conn, nil) // ends with the wrapper or this process
 	first, ok := <-orders
 	if !ok || first.Start == nil {
