@@ -22,7 +22,7 @@ func TestClusterSlotMigration(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3)
 	a, b, d := clusterEngine(t, c), clusterEngine(t, c), clusterEngine(t, c)
-	slot := c.Slot("lock:n")
+	slot := c.Slot(t, "lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
@@ -54,7 +54,7 @@ func TestClusterSlowMigration(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3)
 	a, b := clusterEngine(t, c), clusterEngineOf(t, c, &redislock.Config{RetryTimeout: time.Second})
-	slot := c.Slot("lock:n")
+	slot := c.Slot(t, "lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
@@ -82,7 +82,7 @@ func TestClusterSlowMigration(t *testing.T) {
 func TestClusterQueueThatComesLate(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3)
-	slot := c.Slot("lock:n")
+	slot := c.Slot(t, "lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
@@ -116,7 +116,7 @@ func TestClusterAcquireInAMovingSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3)
 	e := clusterEngine(t, c)
-	slot := c.Slot("lock:n{t}")
+	slot := c.Slot(t, "lock:n{t}")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
@@ -150,7 +150,7 @@ func TestClusterAcquireInAMovingSlot(t *testing.T) {
 func TestClusterGrantByAnotherClock(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3)
-	slot := c.Slot("lock:n")
+	slot := c.Slot(t, "lock:n")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}
@@ -193,7 +193,7 @@ func TestClusterFreesTheDead(t *testing.T) {
 	verdict.Is(t, "Redis: a waiter dies", verdict.Safe)
 	c := redistest.StartRedisCluster(t, 3)
 	a, b := briskCluster(t, c), briskCluster(t, c)
-	s := scene{TB: t, server: c.Owner(t, c.Slot("lock:n"))}
+	s := scene{TB: t, server: c.Owner(t, c.Slot(t, "lock:n"))}
 	h := s.hold(a, request("n"))
 	s.server.Do(t, "ZADD", "fencelock:1:queue:{lock:n}", "1", "00000000-0000-7000-8000-000000000000 dead x 0 1 60000 0 1 host ")
 	s.server.Do(t, "SET", "fencelock:1:alive:{lock:n}:dead", "", "PX", "60000")

@@ -39,7 +39,7 @@ type halfMoved struct {
 func TestClusterHalfMovedNames(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3)
-	slot := c.Slot("{t}")
+	slot := c.Slot(t, "{t}")
 	from := c.Owner(t, slot)
 	to := c.Nodes()[(slices.Index(c.Nodes(), from)+1)%3]
 	s := scene{TB: t, server: from}

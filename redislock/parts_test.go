@@ -25,13 +25,13 @@ func TestPart(t *testing.T) {
 	s.until("the table of slots", func() bool { return len(partsOf(e)) == 3 })
 	for i := range 100 {
 		name := fmt.Sprint("n", i)
-		slot := c.Slot("lock:" + name)
+		slot := c.Slot(t, "lock:"+name)
 		owner := c.Owner(t, slot)
 		if got, want := e.Part(driver.Lease{Name: name}), owner.Do(t, "CLUSTER", "MYID"); got != want {
 			t.Fatalf("%s in slot %d is of part %s, want %s", name, slot, got, want)
 		}
 	}
-	slot := c.Slot("lock:n")
+	slot := c.Slot(t, "lock:n")
 	from, to := c.Owner(t, slot), c.Nodes()[0]
 	if from == to {
 		to = c.Nodes()[1]
@@ -62,7 +62,7 @@ func TestFrozenMasterClosesItsOwnNames(t *testing.T) {
 	c.Nodes()[frozen].Freeze(t)
 	for i := range 10 {
 		name := fmt.Sprint("n", i)
-		if c.Slot("lock:"+name)*3/redistest.Slots == frozen {
+		if c.Slot(t, "lock:"+name)*3/redistest.Slots == frozen {
 			continue
 		}
 		if i < 5 {
@@ -90,7 +90,7 @@ func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Slot("lock:"+name)*3/redistest.Slots == frozen {
+		if c.Slot(t, "lock:"+name)*3/redistest.Slots == frozen {
 			sick = append(sick, lock)
 		} else {
 			healthy = append(healthy, lock)

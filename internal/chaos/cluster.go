@@ -21,7 +21,7 @@ func startCluster(t hosttest.TB) servers {
 		c.WaitOK(t)
 	}
 	s.move = func(name string, r *rand.Rand) (end func()) {
-		slot := c.Slot("lock:" + name)
+		slot := c.Slot(t, "lock:"+name)
 		from := c.Owner(t, slot)
 		to := from
 		for to == from {

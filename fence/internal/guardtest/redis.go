@@ -241,7 +241,7 @@ func checkSlots(t *testing.T, cluster *redistest.RedisCluster, g Redis) {
 	}
 	for _, key := range []string{"a", "b", "c", "x{a}", "{a}y", "{a", "{{a}}", "z{b}{c}"} {
 		floor, err := redisfloor.Key(key)
-		if err != nil || cluster.Slot(floor) != cluster.Slot(key) {
+		if err != nil || cluster.Slot(t, floor) != cluster.Slot(t, key) {
 			t.Errorf("%q: the floor is at %q, %v", key, floor, err)
 		}
 		if err := g.Set(Under(t, 2), key, "v", 0); err != nil {
@@ -250,7 +250,7 @@ func checkSlots(t *testing.T, cluster *redistest.RedisCluster, g Redis) {
 		if err := g.Set(Under(t, 1), key, "late", 0); !errors.Is(err, fence.ErrStale) {
 			t.Errorf("%q: %v", key, err)
 		}
-		if got := cluster.Owner(t, cluster.Slot(key)).Do(t, "GET", key); got != "v" {
+		if got := cluster.Owner(t, cluster.Slot(t, key)).Do(t, "GET", key); got != "v" {
 			t.Errorf("%q has %q", key, got)
 		}
 	}
@@ -262,7 +262,7 @@ func checkMovingSlot(t *testing.T, cluster *redistest.RedisCluster, g Redis) {
 	if err := g.Set(Under(t, 2), "moves", "v", 0); err != nil {
 		t.Fatal(err)
 	}
-	slot := cluster.Slot("moves")
+	slot := cluster.Slot(t, "moves")
 	from := cluster.Owner(t, slot)
 	to := cluster.Nodes()[0]
 	if to == from {

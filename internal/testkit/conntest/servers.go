@@ -101,7 +101,7 @@ func number(text string) int {
 func testClusterMoves(t *testing.T, m Maker) {
 	cluster := redistest.StartRedisCluster(t, 3)
 	conn := m.Cluster(t, cluster.Addrs())
-	slot := cluster.Slot("moving")
+	slot := cluster.Slot(t, "moving")
 	from := cluster.Owner(t, slot)
 	to := cluster.Nodes()[0]
 	if to == from {

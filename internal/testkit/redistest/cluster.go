@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,28 +75,14 @@ func (c *RedisCluster) Addrs() []string { return addrs(c.nodes) }
 func (c *RedisCluster) Nodes() []*Redis { return c.nodes }
 
 // Slot returns the slot of a key, which depends only on the part in braces if there is one.
-func (c *RedisCluster) Slot(key string) int {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
+func (c *RedisCluster) Slot(t hosttest.TB, key string) int {
+	t.Helper()
+	up := c.nodes[slices.IndexFunc(c.nodes, (*Redis).up)]
+	slot, err := strconv.Atoi(up.Do(t, "CLUSTER", "KEYSLOT", key))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return int(crc16(key)) % Slots
-}
-
-// crc16 is CRC-16/XMODEM, which Redis Cluster puts its keys in order by.
-func crc16(s string) (crc uint16) {
-	for i := range len(s) {
-		crc ^= uint16(s[i]) << 8
-		for range 8 {
-			carry := crc&0x8000 != 0
-			crc <<= 1
-			if carry {
-				crc ^= 0x1021
-			}
-		}
-	}
-	return crc
+	return slot
 }
 
 // Owner returns the node that serves a slot, as reported by the nodes.
