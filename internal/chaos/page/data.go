@@ -3,6 +3,7 @@ package page
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type dot struct {
 	Bad    bool   `json:"bad"`
 	Margin string `json:"margin,omitempty"` // of a loss
 	Late   bool   `json:"late,omitempty"`   // the margin is negative
+	Cause  string `json:"cause,omitempty"`  // of a loss
 }
 
 // data returns what the script draws, as JSON that may stand in a script element. Times are
@@ -39,13 +41,15 @@ func (f *facts) data() string {
 		faults = append(faults, map[string]any{"what": x.What, "from": x.From.Microseconds(), "to": x.To.Microseconds(), "lanes": f.hit(x)})
 	}
 	for _, m := range f.marks[:min(len(f.marks), mostMarks)] {
-		marks = append(marks, dot{m.id, m.title(), m.At.Microseconds(), m.to.Microseconds(), m.before, m.after, m.class == "bad", "", false})
+		marks = append(marks, dot{ID: m.id, Title: m.title(), At: m.At.Microseconds(), To: m.to.Microseconds(), A: m.before, B: m.after, Bad: m.class == "bad"})
 	}
-	for _, x := range f.losses {
-		d := dot{x.id, "Loss signalled late", x.Stopped().Microseconds(), x.Lost.Microseconds(), x.holder, x.next, x.late() && !f.Rules.TwoHolders, "", x.late()}
-		if x.next >= 0 {
-			d.Margin = span(max(x.Margin(), -x.Margin()))
+	for i, l := range f.Losses() {
+		d := dot{ID: id("L", i), Title: "Loss signalled late", At: l.Stopped().Microseconds(), To: l.Lost.Microseconds(), A: f.find(l.ID), B: -1}
+		d.Cause = strings.TrimPrefix(l.Cause+f.cause(l.Stopped(), l.Worker), ", ")
+		if l.Next != nil {
+			d.B, d.Late, d.Margin = f.find(l.Next.ID), l.Margin() < 0, span(max(l.Margin(), -l.Margin()))
 		}
+		d.Bad = d.Late && !f.Rules.TwoHolders
 		losses = append(losses, d)
 	}
 	for _, w := range f.Waits {

@@ -28,7 +28,6 @@ type facts struct {
 	places  map[string]int        // of the locks, by their names
 	base    int64                 // what tokens are counted from on the bars
 	marks   []mark                // violations and what is expected, in the order of time
-	losses  []loss
 }
 
 // A mark is a violation, or what the rules of the run allow. It knows the indexes of its
@@ -39,16 +38,6 @@ type mark struct {
 	before, after int
 	to            time.Duration
 }
-
-// A loss knows the indexes of its acquisitions; that of the next one is -1 if there is none.
-type loss struct {
-	history.Loss
-	id           string
-	holder, next int
-}
-
-// late reports whether the next grant came before the holder stopped relying on the lock.
-func (l loss) late() bool { return l.next >= 0 && l.Margin() < 0 }
 
 func gather(h *history.History) *facts {
 	f := &facts{History: *h, stats: h.Stats(), stop: h.Length, index: map[string]int{}, lanes: map[string]int{}, places: map[string]int{}}
@@ -74,13 +63,6 @@ func gather(h *history.History) *facts {
 	f.addMarks("expected", "E", f.Expected)
 	sort.SliceStable(f.marks, func(i, j int) bool { return f.marks[i].At < f.marks[j].At })
 	f.sortLocks()
-	for i, l := range h.Losses() {
-		x := loss{l, id("L", i), f.find(l.ID), -1}
-		if l.Next != nil {
-			x.next = f.find(l.Next.ID)
-		}
-		f.losses = append(f.losses, x)
-	}
 	return f
 }
 

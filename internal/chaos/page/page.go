@@ -31,7 +31,6 @@ func Write(w io.Writer, h *history.History, command string) error {
 	s.head(f, command)
 	s.timeline(f)
 	s.violations(f)
-	s.losses(f)
 	s.faults(f)
 	s.add("</main>\n</html>\n")
 	return s.w.Flush()

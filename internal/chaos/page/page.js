@@ -383,6 +383,7 @@ function drawMarks() { // violations first; marks that would hide each other bec
 function describe(a) {
   const x = lossOf.get(a.i), lines = [`${name(a.lane)} ${a.shared ? "shared" : "held"} ${locks[a.lock]} for ${span(a.to - a.from)}`, `token ${a.token}`, `from ${time(a.from)}, after a wait of ${span(a.from - a.called)}`];
   if (x) lines.push(`${x.id}: lost at ${time(x.at)}` + (x.b >= 0 ? `, ${x.margin} ${x.late ? "after" : "before"} the next grant` : ""));
+  if (x && x.cause) lines.push(x.cause);
   if (a.died && a.to < E) lines.push("its process ended while it held the lock");
   for (const v of violations) if (v.a === a.i || v.b === a.i) lines.push(`${v.id}: ${v.title}`);
   return lines;

@@ -65,8 +65,10 @@ func TestViolated(t *testing.T) {
 		"More than one holder? 1 time for at most 180 ms", "Tokens in order? 1 out of order the first one is V2",
 		"Loss signalled first? 2 of 3 the latest came 180 ms after the next grant",
 		"was granted stock:7781 after w2 (token 1866",
-		"w5 lost stock:7781 It stopped relying on the lock 50.5 ms before w3 was granted it, after F2 (freeze).", "The signal came 1.5 s after the deadline, when the process ran again. Cause: lock \"stock:7781\" with token 1069 was lost: no renewal was acknowledged before the deadline",
 		"seed 20261104", "Run it again: fencelock chaos --engine redis --for 60s --seed 20261104")
+	if !strings.Contains(p, `"margin":"50.5 ms","cause":"lock \"stock:7781\" with token 1069 was lost: no renewal was acknowledged before the deadline, after F2 (freeze)"`) {
+		t.Error("the timeline does not know why w5 lost its lock, and by how much before the next grant")
+	}
 	if !strings.Contains(p, `href="#t=34.3`) {
 		t.Error("no link opens the timeline at the violation")
 	}

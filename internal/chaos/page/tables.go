@@ -50,35 +50,6 @@ func (s sheet) violations(f *facts) {
 	s.table(f, "violations", "Violations", note, all)
 }
 
-func (s sheet) losses(f *facts) {
-	var all []row
-	for _, x := range f.losses {
-		to := x.Lost
-		if x.next >= 0 {
-			to = max(to, x.Next.Returned)
-		}
-		all = append(all, row{"", x.id, x.Worker + " lost " + x.Name, f.tell(x), x.Stopped(), to})
-	}
-	s.table(f, "losses", "Losses", "at the moment when the holder stopped relying on the lock", all)
-}
-
-// tell tells a loss: when the holder stopped, who came next, and why.
-func (f *facts) tell(x loss) string {
-	text := "No worker acquired it later"
-	if x.next >= 0 {
-		text = fmt.Sprintf("It stopped relying on the lock %s %s %s was granted it",
-			span(max(x.Margin(), -x.Margin())), map[bool]string{false: "before", true: "after"}[x.late()], x.Next.Worker)
-	}
-	text += f.cause(x.Stopped(), x.Worker) + "."
-	if late := x.Lost - x.Stopped(); late > 10*time.Millisecond { // a timer can be late, too
-		text += fmt.Sprintf(" The signal came %s after the deadline, when the process ran again.", span(late))
-	}
-	if x.Cause != "" {
-		text += " Cause: " + x.Cause
-	}
-	return text
-}
-
 func (s sheet) faults(f *facts) {
 	var all []row
 	for i, x := range f.Faults {
