@@ -4,6 +4,7 @@ package hosttest
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A Home is the directory of a server that does not run as root, and the user it runs as. When this
@@ -112,6 +114,38 @@ func (h Home) Run(t TB, cmd *exec.Cmd) chan struct{} {
 		_ = cmd.Wait() // tests end it in all kinds of ways
 	}()
 	return gone
+}
+
+// Patience bounds every step of a server that should take a moment: a loaded machine takes seconds.
+const Patience = time.Minute
+
+// Launch starts a server on a free port. Other programs may take the port first; then it tries
+// another one. Start returns an error if the server has not started.
+func (h Home) Launch(t TB, start func(port int) error) {
+	t.Helper()
+	var err error
+	for range 5 {
+		if err = start(FreePort(t)); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// Await waits until a server is ready. It returns an error if the server ends, or is not ready in
+// time.
+func (h Home) Await(gone <-chan struct{}, ready func() bool) error {
+	for end := time.Now().Add(Patience); time.Now().Before(end); {
+		if ready() {
+			return nil
+		}
+		select {
+		case <-gone:
+			return fmt.Errorf("the server has ended:\n%s", h.Log())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("the server is not ready after %v:\n%s", Patience, h.Log())
 }
 
 func (h Home) logFile() string { return filepath.Join(h.Dir, "log") }

@@ -19,9 +19,6 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
-// patience bounds every step of a server; a loaded machine takes seconds.
-const patience = time.Minute
-
 // MariaDB is a server for one test, with its own data, on a free port of the loopback interface,
 // with an account root without a password and a database test. It ends with the test or the test
 // binary. Its methods are not safe for concurrent use, except DSN and Addr.
@@ -52,15 +49,11 @@ func StartBy(t hosttest.TB, c *hosttest.Clock) *MariaDB {
 	m := &MariaDB{home: hosttest.NewHome(t, tenant, "mariadb"), env: c.Env()}
 	t.Cleanup(func() { m.discard(t) })
 	m.copyTemplate(t)
-	var err error
-	for range 5 { // somebody else may take the port first
-		m.port = hosttest.FreePort(t)
-		if err = m.start(t); err == nil {
-			return m
-		}
-	}
-	t.Fatal(err)
-	return nil
+	m.home.Launch(t, func(port int) error {
+		m.port = port
+		return m.start(t)
+	})
+	return m
 }
 
 // start runs the server and waits until it lets clients in.
@@ -71,17 +64,7 @@ func (m *MariaDB) start(t hosttest.TB) error {
 		"--pid-file="+filepath.Join(m.home.Dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF")...)
 	m.cmd.Env = append(m.cmd.Env, m.env...)
 	m.gone = m.home.Run(t, m.cmd)
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if m.greets() {
-			return nil
-		}
-		select {
-		case <-m.gone:
-			return fmt.Errorf("mariadbd ended at once: %s", m.home.Log())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("mariadbd lets nobody in: %s", m.home.Log())
+	return m.home.Await(m.gone, m.greets)
 }
 
 // settings are those of making the data and of serving them. What a commit has written
@@ -100,7 +83,7 @@ func (m *MariaDB) greets() bool {
 		return false
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(hosttest.Patience))
 	_, err = conn.Read(make([]byte, 1))
 	return err == nil
 }

@@ -12,8 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
-	"github.com/jackc/pgx/v5"
 )
 
 // PgBouncer is a connection pooler for one test, in front of a [Postgres]. It ends with the test or
@@ -38,17 +39,19 @@ func StartPgBouncer(t hosttest.TB, p *Postgres, mode string, settings ...string)
 	}
 	b := &PgBouncer{home: newHome(t, "pgbouncer")}
 	t.Cleanup(func() { b.discard(t) })
-	for range 5 { // somebody else may take the port first
-		b.port = hosttest.FreePort(t)
+	b.home.Launch(t, func(port int) error {
+		b.port = port
 		b.configure(t, p, mode, settings)
 		b.cmd = b.home.Command(program, b.file())
 		b.gone = b.home.Run(t, b.cmd)
-		if err = b.await(); err == nil {
-			return b
-		}
-	}
-	t.Fatal(err)
-	return nil
+		return b.home.Await(b.gone, func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			conn, err := pgconn.Connect(ctx, b.DSN())
+			return err == nil && conn.Close(ctx) == nil
+		})
+	})
+	return b
 }
 
 // configure writes the configuration. With auth_type any, everybody is the user of
@@ -71,24 +74,6 @@ func (b *PgBouncer) configure(t hosttest.TB, p *Postgres, mode string, settings 
 func (b *PgBouncer) Dir() string { return b.home.Dir }
 
 func (b *PgBouncer) file() string { return filepath.Join(b.home.Dir, "pgbouncer.ini") }
-
-// await returns nil when the pooler lets clients through.
-func (b *PgBouncer) await() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for ctx.Err() == nil {
-		conn, err := pgx.Connect(ctx, b.DSN())
-		if err == nil {
-			return conn.Close(ctx)
-		}
-		select {
-		case <-b.gone:
-			return fmt.Errorf("pgbouncer ended at once: %s", b.home.Log())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("pgbouncer lets nobody through: %s", b.home.Log())
-}
 
 // DSN returns the URL of the database postgres behind the pooler.
 func (b *PgBouncer) DSN() string {

@@ -23,8 +23,7 @@ import (
 // boolOID is the type boolean, whose values Query returns as Go writes them.
 const boolOID = 16
 
-// patience bounds every step of a server that should take a moment.
-const patience = time.Minute
+const patience = hosttest.Patience
 
 // Postgres is a PostgreSQL server for one test: a cluster of its own, on a free port of the
 // loopback interface, with trust authentication. It ends with the test or the test binary. Its
@@ -77,14 +76,10 @@ func newPostgres(home hosttest.Home, settings []string) *Postgres {
 func (p *Postgres) launch(t hosttest.TB) {
 	t.Helper()
 	t.Cleanup(func() { p.discard(t) })
-	var err error
-	for range 5 { // somebody else may take the port first
-		p.port = hosttest.FreePort(t)
-		if err = p.start(t); err == nil {
-			return
-		}
-	}
-	t.Fatal(err)
+	p.home.Launch(t, func(port int) error {
+		p.port = port
+		return p.start(t)
+	})
 }
 
 // start runs the postmaster and waits until it lets clients in.
@@ -101,26 +96,15 @@ func (p *Postgres) start(t hosttest.TB) error {
 	p.cmd = p.home.Command(pgProgram(t, "postgres"), args...)
 	p.cmd.Env = append(p.cmd.Env, p.env...)
 	p.gone = p.home.Run(t, p.cmd)
-	return p.await()
-}
-
-// await returns nil when the server lets clients in.
-func (p *Postgres) await() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for ctx.Err() == nil {
+	return p.home.Await(p.gone, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
 		conn, err := pgconn.Connect(ctx, p.DSN())
 		if err == nil {
 			p.keep(ctx, conn)
-			return nil
 		}
-		select {
-		case <-p.gone:
-			return fmt.Errorf("postgres ended at once: %s", p.home.Log())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("postgres lets nobody in: %s", p.home.Log())
+		return err == nil
+	})
 }
 
 // DSN returns the URL of the database postgres for the superuser postgres.

@@ -21,10 +21,6 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 )
 
-// startTimeout bounds every wait for servers to come up or agree; a loaded
-// machine takes seconds.
-const startTimeout = 60 * time.Second
-
 // A Redis is a private redis-server (or valkey-server) on a loopback port. It is stopped at the end
 // of the test, and killed if the test binary dies. Addr, Port, Dir, Do and TryDo are safe for
 // concurrent use.
@@ -79,19 +75,13 @@ func (r *Redis) launch(t hosttest.TB) {
 		}
 		r.home.Remove(t)
 	})
-	for range 20 {
-		r.port = hosttest.FreePort(t)
+	r.home.Launch(t, func(port int) error {
+		r.port = port
 		if err := os.WriteFile(r.config(), r.configText(t), 0o600); err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if err = r.start(t); err == nil {
-			return
-		}
-		if !strings.Contains(r.home.Log(), "in use") {
-			break
-		}
-	}
-	t.Fatalf("start %s: %v\n%s", exe, err, r.home.Log())
+		return r.start(t)
+	})
 }
 
 // redisExecutable finds the server program: that of FENCELOCK_REDIS, or the one that
@@ -181,18 +171,7 @@ func (r *Redis) start(t hosttest.TB) error {
 	r.cmd = r.home.Command(r.exe, args...)
 	r.cmd.Env = append(r.cmd.Env, r.env...)
 	r.gone, r.frozen = r.home.Run(t, r.cmd), false
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
-		if r.answers(r.cmd.Process.Pid) {
-			return nil
-		}
-		select {
-		case <-r.gone:
-			defer func() { r.cmd = nil }()
-			return fmt.Errorf("the server ended: %v", r.cmd.ProcessState)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("the server did not answer within %v", startTimeout)
+	return r.home.Await(r.gone, func() bool { return r.answers(r.cmd.Process.Pid) })
 }
 
 // answers reports whether the server answers, has loaded its data, and is the process we started,
@@ -288,7 +267,7 @@ func (r *Redis) Restart(t hosttest.TB) {
 	t.Helper()
 	r.Stop(t)
 	if err := r.start(t); err != nil {
-		t.Fatalf("restart: %v\n%s", err, r.home.Log())
+		t.Fatalf("restart: %v", err)
 	}
 }
 

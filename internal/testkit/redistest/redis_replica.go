@@ -50,9 +50,9 @@ func (r *Redis) WaitReplicas(t hosttest.TB, n int) {
 // waitFor asks again and again until the answer is yes.
 func waitFor(t hosttest.TB, what string, yes func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(startTimeout); !yes(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(hosttest.Patience); !yes(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not seen within %v", what, startTimeout)
+			t.Fatalf("%s: not seen within %v", what, hosttest.Patience)
 		}
 	}
 }
