@@ -18,15 +18,15 @@ type Link struct {
 	done   chan struct{} // closed when the link is cut
 
 	// These are guarded by the proxy's mu.
-	lost    Direction        // directions in which bytes or the end were lost
-	ended   Direction        // directions in which the end was forwarded
-	stalled [2]chan struct{} // not nil while the direction is stalled; closed at the end of the stall
-	swallow *rule            // the rule that makes this link lose its replies
-	late    bool             // a request was kept: the link stays open without its client
-	endLate time.Duration    // the delay of the client's end
-	endHeld *Held            // the Held that keeps the client's end, or nil
-	awaited *Held            // is notified of the next answer
-	closed  bool
+	lost      Direction        // directions in which bytes or the end were lost
+	ended     Direction        // directions in which the end was forwarded
+	stalled   [2]chan struct{} // not nil while the direction is stalled; closed at the end of the stall
+	swallowed []chan struct{}  // not empty if the replies are lost; closed when the link is cut
+	late      bool             // a request was kept: the link stays open without its client
+	endLate   time.Duration    // the delay of the client's end
+	endHeld   *Held            // the Held that keeps the client's end, or nil
+	awaited   *Held            // is notified of the next answer
+	closed    bool
 }
 
 // A piece is the data of one read, and the time at which to forward it. The last piece of a
@@ -102,8 +102,8 @@ func (l *Link) leave() {
 	l.proxy.links = slices.DeleteFunc(l.proxy.links, func(other *Link) bool { return other == l })
 	close(l.done)
 	l.answers()
-	if l.swallow != nil {
-		close(l.swallow.done)
+	for _, done := range l.swallowed {
+		close(done)
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *Link) finish(way Direction, to *net.TCPConn, end error) {
 	l.ended |= way
 	switch {
 	case l.closed:
-	case !errors.Is(end, io.EOF), way == ToClient && l.swallow != nil:
+	case !errors.Is(end, io.EOF), way == ToClient && len(l.swallowed) > 0:
 		l.cut()
 	case l.ended != Both:
 		_ = to.CloseWrite() // if it fails, the other direction gets an error too
@@ -305,11 +305,8 @@ func (l *Link) judge(way Direction, data []byte) (lost, swallowed bool) {
 	if l.closed || l.lost&way != 0 {
 		return true, false
 	}
-	if len(data) > 0 && way == ToServer && l.swallow == nil {
-		l.swallow = p.takeSwallow(data)
-	}
 	if len(data) > 0 && way == ToClient {
 		l.answers()
 	}
-	return false, l.swallow != nil
+	return false, len(l.swallowed) > 0
 }

@@ -10,10 +10,8 @@ type rule struct {
 	text []byte
 	once bool // it applies to the next such request only
 
-	// act runs before the request is forwarded, and reports whether the link is still open. It is
-	// nil for a rule that swallows the reply.
-	act  func(l *Link, next piece, request []byte) bool
-	done chan struct{} // for a rule that swallows the reply: closed when the link has been cut
+	// act runs before the request is forwarded, and reports whether the link is still open.
+	act func(l *Link, next piece, request []byte) bool
 }
 
 // OnRequest calls hook whenever a request that contains text is about to reach the server. The
@@ -32,9 +30,20 @@ func (p *Proxy) OnRequest(text string, hook func()) (remove func()) {
 // connection is reset as soon as the server has answered everything it was sent; then cut is
 // closed. It happens once.
 func (p *Proxy) SwallowReply(text string) (cut <-chan struct{}) {
-	r := &rule{text: []byte(text), once: true, done: make(chan struct{})}
+	done := make(chan struct{})
+	r := &rule{text: []byte(text), once: true}
+	r.act = func(l *Link, _ piece, _ []byte) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if l.closed || (p.drop|l.lost)&ToServer != 0 { // the request is lost: it was not this one
+			p.rules = append(p.rules, r)
+		} else {
+			l.swallowed = append(l.swallowed, done)
+		}
+		return !l.closed
+	}
 	p.add(r)
-	return r.done
+	return done
 }
 
 func (p *Proxy) add(r *rule) (remove func()) {
@@ -58,7 +67,7 @@ func (l *Link) actions(request []byte) (acts []func(*Link, piece, []byte) bool) 
 		return nil
 	}
 	p.rules = slices.DeleteFunc(p.rules, func(r *rule) bool {
-		if r.act == nil || !r.matches(request) {
+		if !bytes.Contains(request, r.text) {
 			return false
 		}
 		acts = append(acts, r.act)
@@ -66,17 +75,3 @@ func (l *Link) actions(request []byte) (acts []func(*Link, piece, []byte) bool) 
 	})
 	return acts
 }
-
-// takeSwallow removes and returns the first rule that swallows the reply to a request. The caller
-// holds mu.
-func (p *Proxy) takeSwallow(request []byte) *rule {
-	i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.act == nil && r.matches(request) })
-	if i < 0 {
-		return nil
-	}
-	r := p.rules[i]
-	p.rules = slices.Delete(p.rules, i, i+1)
-	return r
-}
-
-func (r *rule) matches(request []byte) bool { return bytes.Contains(request, r.text) }

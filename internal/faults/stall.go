@@ -1,9 +1,6 @@
 package faults
 
-import (
-	"net"
-	"slices"
-)
+import "slices"
 
 // Stall stops reading in the given directions on every connection, and on those made until Resume
 // or Heal. Nothing is lost: what was sent meanwhile is delivered then, even for clients that have
@@ -34,21 +31,6 @@ func (p *Proxy) Links() []*Link {
 	return slices.Clone(p.links)
 }
 
-// ClientAddr returns the address from which the client has connected.
-func (l *Link) ClientAddr() net.Addr { return l.client.RemoteAddr() }
-
-// ServerAddr returns the address from which the proxy has connected to the server, which is the
-// client's address for the server: client_port in PostgreSQL's pg_stat_activity, addr in Redis'
-// CLIENT LIST. It is nil before the connection exists.
-func (l *Link) ServerAddr() net.Addr {
-	l.proxy.mu.Lock()
-	defer l.proxy.mu.Unlock()
-	if l.server == nil {
-		return nil
-	}
-	return l.server.LocalAddr()
-}
-
 // Stall is Proxy.Stall for one connection. With ToServer, the client's writes block after a while;
 // with ToClient, the server's.
 func (l *Link) Stall(d Direction) {
@@ -62,13 +44,6 @@ func (l *Link) Resume() {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	l.resume()
-}
-
-// Reset resets the connection on both sides.
-func (l *Link) Reset() {
-	l.proxy.mu.Lock()
-	defer l.proxy.mu.Unlock()
-	l.cut()
 }
 
 // ResetClient resets only the client's side. What the proxy has read from the client is delivered,
