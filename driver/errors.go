@@ -171,7 +171,7 @@ func (r Request) CheckAdopt(t Traits, lease Lease) error {
 	case lease.Owner == "" || strings.ContainsAny(lease.Owner, " \x00\r\n") || lease.Token <= 0:
 		return fmt.Errorf("%w: the lease of %q has no valid owner and token; pass on what Lock.Lease returned", ErrInvalid, lease.Name)
 	case lease.Mode != r.Mode:
-		return fmt.Errorf("%w: %q was acquired in another mode than it is adopted in, which is %s", ErrInvalid, lease.Name, r.Mode)
+		return fmt.Errorf("%w: %q was acquired in another mode than it is adopted in, which is %s; set Shared as for the acquisition", ErrInvalid, lease.Name, r.Mode)
 	case r.MinHold > 0:
 		return fmt.Errorf("%w: an adopted lock keeps the minimum hold with which it was acquired; set none to adopt it", ErrInvalid)
 	}

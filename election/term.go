@@ -21,8 +21,8 @@ type Term struct {
 }
 
 // Context returns a context that ends with the term. Its cause is an error that is
-// fencelock.ErrLost, [ErrResigned], or the cause of the context given to Run or Terms. It has the
-// number of the term as its fencing token.
+// fencelock.ErrLost, fencelock.ErrMaxHold or [ErrResigned], or the cause of the context given to Run
+// or Terms. It has the number of the term as its fencing token.
 func (t *Term) Context() context.Context { return t.ctx }
 
 // Token returns the number of the term. It is the fencing token of the lock: greater than that of
