@@ -5,6 +5,7 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,6 +56,34 @@ func TestTryAfterACrash(t *testing.T) {
 			t.Parallel()
 			triesAfterACrash(t, pg, mode)
 		})
+	}
+}
+
+// TestBreakOwnerAfterTheLease: an owner that was killed holds its lock until its lease is over, and
+// not after that.
+func TestBreakOwnerAfterTheLease(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	for _, mode := range []string{"exclusive", "shared"} {
+		for _, late := range []bool{false, true} {
+			p, req := proc.Start(t, "postgres", pg.DSN()), request(fmt.Sprint(mode, late))
+			if mode == "shared" {
+				req = shared(req, 0)
+			}
+			if req.TTL = 9 * time.Second; late {
+				req.TTL = time.Second
+			}
+			l := try(t, p, req)
+			p.Kill(t)
+			eventually(t, "it is not listed any more, or never", func() bool {
+				list, err := e.List(t.Context(), driver.Query{Prefix: req.Name, Exact: true})
+				return err == nil && (!late || len(list) == 0)
+			})
+			if _, err := e.BreakOwner(t.Context(), req.Name, l.Owner, "a test"); errors.Is(err, driver.ErrNotHeld) != late || err != nil && !late {
+				t.Errorf("%s, after the lease: %v; %v", mode, late, err)
+			}
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ type heldBy struct {
 	owner   string // empty if it has no row
 	backend int64  // 0 if the owner is not connected any more, and for a prepared transaction
 	token   int64
+	over    bool // it vanished, and its lease is over
 }
 
 // Break ends every acquisition of a name; see [Engine.Break].
@@ -83,7 +84,8 @@ func (b *breaker) end(ctx context.Context, name, owner, reason string) (int64, e
 		return 0, failure(err)
 	}
 	others := len(slices.DeleteFunc(slices.Clone(all), k.chosen))
-	if others == len(all) && (owner != "" || len(closed) == 0) {
+	lapsed := slices.ContainsFunc(all, func(h heldBy) bool { return h.over && h.owner == owner })
+	if lapsed && owner != "" || others == len(all) && (owner != "" || len(closed) == 0) {
 		return 0, notHeld(name)
 	}
 	if len(closed) > 0 && others == 0 {
@@ -105,11 +107,11 @@ func (k *breaking) chosen(h heldBy) bool {
 
 // heldSQL lists the holders of a key: owners with a row, and server processes without one.
 var heldSQL = numbers.Replace(`WITH h AS (
-	SELECT h.owner, h.token, s.pid FROM (
-		SELECT owner, token, session FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
-		UNION ALL SELECT owner, token, session FROM fencelock.sharer WHERE key = $1::bigint
-	) h LEFT JOIN ` + sessionLocks + ` s ON s.id = h.session)
-SELECT owner, pid, token FROM h UNION ALL SELECT '', l.pid, 0 FROM pg_locks l
+	SELECT h.owner, h.token, s.pid, NOT ` + listedSQL + ` AS over FROM (
+		SELECT owner, token, session, since, ttl, seen FROM fencelock.held WHERE key = $1::bigint AND owner IS NOT NULL
+		UNION ALL SELECT owner, token, session, since, ttl, seen FROM fencelock.sharer WHERE key = $1::bigint
+	) h LEFT JOIN ` + sessionLocks + ` s ON s.id = h.session LEFT JOIN fencelock.beat b ON b.session = h.session)
+SELECT owner, pid, token, over FROM h UNION ALL SELECT '', l.pid, 0, false FROM pg_locks l
 WHERE ` + lockRows + ` AND ` + lockKey + ` = $1::bigint AND l.granted AND NOT EXISTS (SELECT FROM h WHERE h.pid = l.pid)`)
 
 // holders returns the holders of the key.
@@ -117,7 +119,7 @@ func (k *breaking) holders(ctx context.Context) ([]heldBy, error) {
 	rows, err := k.own.ask(ctx, heldSQL, k.key)
 	all := make([]heldBy, len(rows))
 	for i, r := range rows {
-		all[i] = heldBy{r.Text(0), r.Int(1), r.Int(2)}
+		all[i] = heldBy{r.Text(0), r.Int(1), r.Int(2), r.Text(3) == "t"}
 	}
 	return all, err
 }

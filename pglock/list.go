@@ -18,7 +18,9 @@ const chosen = `CASE WHEN $2::boolean THEN name = $1::text ELSE starts_with(name
 // renewedSQL is the last known renewal of holder h; b is the row of its session.
 const renewedSQL = `coalesce(h.seen, greatest(h.since, b.at))`
 
-// A holder that vanished is listed until its lease expires.
+// listedSQL selects holders: one that vanished is listed until its lease expires.
+const listedSQL = `(s.id IS NOT NULL OR coalesce(h.seen, b.at) IS NULL OR ` + renewedSQL + ` + h.ttl * interval '1 ms' > clock_timestamp())`
+
 var (
 	holdersSQL = numbers.Replace(`SELECT h.name, h.key, h.owner, h.token, h.shared, h.seats,
 	(extract(epoch FROM h.since) * 1000000)::bigint,
@@ -32,7 +34,7 @@ FROM (
 ) h
 LEFT JOIN ` + sessionLocks + ` s ON s.id = h.session
 LEFT JOIN fencelock.beat b ON b.session = h.session
-WHERE s.id IS NOT NULL OR coalesce(h.seen, b.at) IS NULL OR ` + renewedSQL + ` + h.ttl * interval '1 ms' > clock_timestamp() ORDER BY h.token`)
+WHERE ` + listedSQL + ` ORDER BY h.token`)
 	waitersSQL = numbers.Replace(`SELECT w.name, w.key, w.owner, (extract(epoch FROM w.since) * 1000000)::bigint, w.host, w.pid, w.note, s.pid, w.shared,
 	w.seats, w.weight, (SELECT r.seats FROM fencelock.resized r WHERE r.key = w.key)
 FROM fencelock.queued w JOIN ` + sessionLocks + ` s ON s.id = w.session
