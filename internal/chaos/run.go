@@ -68,7 +68,7 @@ func Run(ctx context.Context, c Config, seed uint64, length time.Duration) (repo
 			faults := a.Plan(seed, left)
 			report.add(a.Round(ctx, seed, faults, left))
 			if v := report.Violations(); len(v) > 0 {
-				c.Live.Shrinking.Store(true)
+				a.Live.Shrinking.Store(true)
 				report.Shrunk = a.shrink(ctx, seed, faults, v[0])
 			}
 		}

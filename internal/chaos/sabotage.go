@@ -27,8 +27,8 @@ var sabotages = map[string]sabotage{
 	"lost-signal":  {"reports no loss, and every renewal as a success", func(e driver.Engine) driver.Engine { return lostSignal{e} }, []string{drop}, false},
 	"margin":       {"believes in a lease twice as long as it is", func(e driver.Engine) driver.Engine { return margin{e} }, []string{freeze, drop, kill}, false},
 	"min-hold":     {"ends a minimum hold with the release", func(e driver.Engine) driver.Engine { return minHold{e} }, []string{freeze}, false},
-	"owner-check":  {"releases whatever its process has under a name, a second time after the first", func(e driver.Engine) driver.Engine { return &ownerCheck{Engine: e, last: map[string]driver.Lease{}} }, []string{freeze, cut}, false},
-	"token-order":  {"gives out an old token now and then", func(e driver.Engine) driver.Engine { return &tokenOrder{Engine: e, last: map[string]int64{}} }, []string{kill, cut}, false},
+	"owner-check":  {"releases whatever its process has under a name, a second time after the first", func(e driver.Engine) driver.Engine { return &ownerCheck{Engine: e} }, []string{freeze, cut}, false},
+	"token-order":  {"gives out an old token now and then", func(e driver.Engine) driver.Engine { return &tokenOrder{Engine: e} }, []string{kill, cut}, false},
 	"guard":        {"lets the guarded counter accept every token", func(e driver.Engine) driver.Engine { return e }, []string{freeze, pause}, false},
 }
 
@@ -82,9 +82,8 @@ func (d margin) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 }
 
 func (d margin) Renew(ctx context.Context, leases []driver.Lease) []error {
-	half := make([]driver.Lease, len(leases))
-	for i, l := range leases {
-		half[i] = l
+	half := slices.Clone(leases)
+	for i := range half {
 		half[i].TTL /= 2
 	}
 	return d.Engine.Renew(ctx, half)
@@ -124,9 +123,8 @@ func (l lostRelease) Release(context.Context, driver.Lease) error { return nil }
 // tokenOrder gives out the token of the acquisition before, now and then.
 type tokenOrder struct {
 	driver.Engine
-	mu    sync.Mutex // guards last, turns
-	last  map[string]int64
-	turns int
+	last  sync.Map // the right token of each name
+	turns atomic.Int64
 }
 
 func (s *tokenOrder) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -134,14 +132,9 @@ func (s *tokenOrder) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	if err != nil {
 		return g, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.turns++
-	right, before := g.Token, s.last[req.Name]
-	if s.turns%10 == 0 && before != 0 {
-		g.Token = before
+	if before, ok := s.last.Swap(req.Name, g.Token); ok && s.turns.Add(1)%10 == 0 {
+		g.Token = before.(int64)
 	}
-	s.last[req.Name] = right
 	return g, nil
 }
 
@@ -149,16 +142,13 @@ func (s *tokenOrder) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 // later, as one does that has had no answer.
 type ownerCheck struct {
 	driver.Engine
-	mu   sync.Mutex // guards last
-	last map[string]driver.Lease
+	last sync.Map // the driver.Lease of each name
 }
 
 func (b *ownerCheck) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	g, err := b.Engine.Acquire(ctx, req)
 	if err == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.last[req.Name] = driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL}
+		b.last.Store(req.Name, driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL})
 	}
 	return g, err
 }
@@ -166,11 +156,8 @@ func (b *ownerCheck) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 func (b *ownerCheck) Release(ctx context.Context, l driver.Lease) error {
 	err := b.Engine.Release(ctx, l)
 	time.AfterFunc(3*time.Millisecond, func() {
-		b.mu.Lock()
-		last := b.last[l.Name]
-		b.mu.Unlock()
-		if last.Owner != l.Owner {
-			_ = b.Engine.Release(context.Background(), last)
+		if last, _ := b.last.Load(l.Name); last.(driver.Lease).Owner != l.Owner {
+			_ = b.Engine.Release(context.Background(), last.(driver.Lease))
 		}
 	})
 	return err

@@ -13,11 +13,10 @@ import (
 	"cmp"
 	"flag"
 	"os"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
 	"github.com/fencelock/fencelock/internal/crew"
@@ -35,9 +34,8 @@ var (
 )
 
 const (
-	roundLength   = 20 * time.Second // at most
-	shortLength   = 6 * time.Second  // of the only round where nobody asked for more
-	plantedLength = 4 * time.Second  // of a round in which something is to be found
+	shortLength   = 6 * time.Second // of the only round where nobody asked for more
+	plantedLength = 4 * time.Second // of a round in which something is to be found
 )
 
 func TestNemesis(t *testing.T) {
@@ -56,13 +54,12 @@ func TestNemesis(t *testing.T) {
 			if config.Faults, err = config.Mix(*mixFlag); err != nil {
 				t.Fatal(err)
 			}
-			a := chaos.NewArena(t, config)
 			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()%1e9))
-			t.Logf("seeds from %d on", seed)
-			for end := time.Now().Add(length); time.Until(end) > time.Second && !t.Failed(); seed++ {
-				length := min(roundLength, time.Until(end))
-				report(t, a.Round(t.Context(), seed, a.Plan(seed, length), length))
+			run, err := chaos.Run(t.Context(), config, seed, length)
+			if err != nil {
+				t.Fatal(err)
 			}
+			report(t, run)
 		})
 	}
 }
@@ -101,12 +98,8 @@ func TestPlanted(t *testing.T) {
 			a := chaos.NewArena(t, chaos.Config{Engine: c.engine, Open: engineurl.OpenThrough, Sabotage: c.sabotage, Faults: c.faults, Hunting: true})
 			for seed := uint64(1); seed <= 60; seed++ {
 				h := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
-				if len(h.Violations) > 0 {
-					t.Logf("found in round %d: %v", seed, h.Violations[0])
-					return
-				}
-				if len(h.Expected) > 0 {
-					t.Logf("found in round %d: %v", seed, h.Expected[0])
+				if found := slices.Concat(h.Violations, h.Expected); len(found) > 0 {
+					t.Logf("found in round %d: %v", seed, found[0])
 					return
 				}
 			}
@@ -134,31 +127,22 @@ func TestUnsafeFaults(t *testing.T) {
 }
 
 // report says what is wrong, or how much was done.
-func report(t *testing.T, h *history.History) {
+func report(t *testing.T, run *chaos.Report) {
 	t.Helper()
-	for _, v := range h.Violations[:min(3, len(h.Violations))] {
-		t.Errorf("%v\n%s", v, around(h, v))
+	all := run.Violations()
+	for _, v := range all[:min(3, len(all))] {
+		t.Error(v)
 	}
-	if len(h.Acquisitions) == 0 {
+	if len(all) > 0 {
+		t.Logf("it occurred again %d times, after these faults: %v\nto repeat those of the round:\n\tgo test ./cmd/fencelock/internal/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
+			run.Shrunk.Again, run.Shrunk.Faults, run.Engine, *mixFlag, run.Last.Length.Round(time.Second), run.Last.Seed)
+	}
+	if run.Stats.Acquisitions == 0 {
 		t.Error("nobody got a lock")
 	}
-	if t.Failed() {
-		t.Logf("to repeat the faults:\n\tgo test ./cmd/fencelock/internal/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
-			h.Engine, *mixFlag, h.Length.Round(time.Second), h.Seed)
+	faults := 0
+	for _, n := range run.Faults {
+		faults += n
 	}
-	t.Logf("seed %d: %d holds, %d faults, free after %v", h.Seed, len(h.Acquisitions), len(h.Faults), h.Free.Round(time.Millisecond))
-	if n := len(h.Expected); n > 0 {
-		t.Logf("seed %d: %d overlaps, as the page says", h.Seed, n)
-	}
-}
-
-// around lists the faults near a violation.
-func around(h *history.History, v history.Violation) string {
-	var b strings.Builder
-	for _, f := range h.Faults {
-		if f.To > v.At-3*time.Second && f.From < v.At+100*time.Millisecond {
-			b.WriteString("\t" + f.Text + "\n")
-		}
-	}
-	return b.String()
+	t.Logf("seed %d: %d holds, %d faults, %d findings that the page allows", run.Seed, run.Stats.Acquisitions, faults, run.Expected)
 }

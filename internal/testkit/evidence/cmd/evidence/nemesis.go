@@ -35,10 +35,10 @@ func nemeses(f flags) (r evidence.Report, err error) {
 		}
 		n := evidence.Nemesis{Engine: engine, Seconds: int64(time.Since(begun).Seconds())}
 		for _, line := range got.lines {
-			addRound(&n, line)
+			addRun(&n, line)
 		}
 		if n.Acquisitions == 0 {
-			return r, fmt.Errorf("the nemesis on %s reported no round", engine)
+			return r, fmt.Errorf("the nemesis on %s reported no run", engine)
 		}
 		fmt.Printf("%s: %d acquisitions, %d faults, %d violations\n", engine, n.Acquisitions, n.Faults, n.Violations)
 		r.Nemesis = append(r.Nemesis, n)
@@ -46,10 +46,10 @@ func nemeses(f flags) (r evidence.Report, err error) {
 	return r, nil
 }
 
-// addRound adds what the nemesis logs of one round, in which a violation fails the test:
+// addRun adds what the nemesis logs of a run, in which a violation fails the test:
 //
-//	seed 7: 812 holds, 20 faults, free after 20ms; map[]
-func addRound(n *evidence.Nemesis, line string) {
+//	seed 7: 812 holds, 20 faults, 0 findings that the page allows
+func addRun(n *evidence.Nemesis, line string) {
 	_, text, ok := strings.Cut(line, ": seed ")
 	if !ok {
 		return

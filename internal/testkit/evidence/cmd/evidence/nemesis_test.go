@@ -6,16 +6,14 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/evidence"
 )
 
-func TestAddRound(t *testing.T) {
+func TestAddRun(t *testing.T) {
 	t.Parallel()
 	n := evidence.Nemesis{Engine: "redis"}
 	for _, line := range []string{
-		"    nemesis_test.go:59: seeds from 7 on\n",
-		"    nemesis_test.go:62: seed 7: 402 holds, 20 faults, free after 1.05s; map[acquire: lock is held:61]\n",
-		"    nemesis_test.go:62: seed 8: 98 holds, 3 faults, free after 20ms; map[]\n",
-		"    nemesis_test.go:62: seed 8: 4 overlaps, as the page says\n",
+		"    nemesis_test.go:59: found in round 7: overlap\n",
+		"    nemesis_test.go:62: seed 7: 500 holds, 23 faults, 4 findings that the page allows\n",
 	} {
-		addRound(&n, line)
+		addRun(&n, line)
 	}
 	want := evidence.Nemesis{Engine: "redis", Acquisitions: 500, Faults: 23, Seed: 7}
 	if n != want {
