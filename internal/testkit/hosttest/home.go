@@ -119,8 +119,8 @@ func (h Home) Run(t TB, cmd *exec.Cmd) chan struct{} {
 // Patience bounds every step of a server that should take a moment: a loaded machine takes seconds.
 const Patience = time.Minute
 
-// Launch starts a server on a free port. Other programs may take the port first; then it tries
-// another one. Start returns an error if the server has not started.
+// Launch starts a server on a free port. Other programs may take the port first; then start returns
+// an error, and Launch tries another one.
 func (h Home) Launch(t TB, start func(port int) error) {
 	t.Helper()
 	var err error
@@ -132,9 +132,10 @@ func (h Home) Launch(t TB, start func(port int) error) {
 	t.Fatal(err)
 }
 
-// Await waits until a server is ready. It returns an error if the server ends, or is not ready in
-// time.
-func (h Home) Await(gone <-chan struct{}, ready func() bool) error {
+// Await waits until a server is ready. It returns an error if the server ends. One that runs and is
+// not ready in time fails the test.
+func (h Home) Await(t TB, gone <-chan struct{}, ready func() bool) error {
+	t.Helper()
 	for end := time.Now().Add(Patience); time.Now().Before(end); {
 		if ready() {
 			return nil
@@ -145,7 +146,8 @@ func (h Home) Await(gone <-chan struct{}, ready func() bool) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("the server is not ready after %v:\n%s", Patience, h.Log())
+	t.Fatalf("the server is not ready after %v:\n%s", Patience, h.Log())
+	return nil
 }
 
 func (h Home) logFile() string { return filepath.Join(h.Dir, "log") }

@@ -64,7 +64,7 @@ func (m *MariaDB) start(t hosttest.TB) error {
 		"--pid-file="+filepath.Join(m.home.Dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF")...)
 	m.cmd.Env = append(m.cmd.Env, m.env...)
 	m.gone = m.home.Run(t, m.cmd)
-	return m.home.Await(m.gone, m.greets)
+	return m.home.Await(t, m.gone, m.greets)
 }
 
 // settings are those of making the data and of serving them. What a commit has written

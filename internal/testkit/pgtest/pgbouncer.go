@@ -44,7 +44,7 @@ func StartPgBouncer(t hosttest.TB, p *Postgres, mode string, settings ...string)
 		b.configure(t, p, mode, settings)
 		b.cmd = b.home.Command(program, b.file())
 		b.gone = b.home.Run(t, b.cmd)
-		return b.home.Await(b.gone, func() bool {
+		return b.home.Await(t, b.gone, func() bool {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			conn, err := pgconn.Connect(ctx, b.DSN())

@@ -96,7 +96,7 @@ func (p *Postgres) start(t hosttest.TB) error {
 	p.cmd = p.home.Command(pgProgram(t, "postgres"), args...)
 	p.cmd.Env = append(p.cmd.Env, p.env...)
 	p.gone = p.home.Run(t, p.cmd)
-	return p.home.Await(p.gone, func() bool {
+	return p.home.Await(t, p.gone, func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		conn, err := pgconn.Connect(ctx, p.DSN())

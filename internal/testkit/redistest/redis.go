@@ -171,7 +171,7 @@ func (r *Redis) start(t hosttest.TB) error {
 	r.cmd = r.home.Command(r.exe, args...)
 	r.cmd.Env = append(r.cmd.Env, r.env...)
 	r.gone, r.frozen = r.home.Run(t, r.cmd), false
-	return r.home.Await(r.gone, func() bool { return r.answers(r.cmd.Process.Pid) })
+	return r.home.Await(t, r.gone, func() bool { return r.answers(r.cmd.Process.Pid) })
 }
 
 // answers reports whether the server answers, has loaded its data, and is the process we started,
