@@ -55,11 +55,19 @@ func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason s
 	case <-ctx.Done():
 		return Leader{}, 0, context.Cause(ctx)
 	}
-	leader, token, err := Depose(ctx, locks, name, reason)
+	leader, token, err := deposeElsewhere(ctx, locks, name, host, reason)
 	if err == nil {
 		err = awaitLeader(ctx, locks, name, host)
 	}
 	return leader, token, err
+}
+
+// deposeElsewhere is Depose, unless the leader is now on host.
+func deposeElsewhere(ctx context.Context, locks *fencelock.Locker, name, host, reason string) (Leader, int64, error) {
+	if leader, err := holder(ctx, locks, name); err == nil && leader.Host == host {
+		return leader, leader.Term, nil
+	}
+	return Depose(ctx, locks, name, reason)
 }
 
 // wishTTL is the TTL of a request that is released as soon as it is granted. It is short, since an

@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +134,44 @@ func TestTransferToACandidateThatHasFailed(t *testing.T) {
 			all[2] = startOn(store, "web2", election.Config{Rank: 2})
 			runs[2] = all[2].run(obey)
 			time.Sleep(time.Second)
+		}
+		for _, r := range runs {
+			r.cancel(nil)
+			<-r.done
+		}
+	})
+}
+
+// meddling is an engine on which something happens before each acquisition.
+type meddling struct {
+	wholeEngine
+	before func()
+}
+
+func (e meddling) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	e.before()
+	return e.wholeEngine.Acquire(ctx, req)
+}
+
+// The leader resigns while a transfer begins, and the next one is on the given host. It stays.
+func TestTransferToANewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		th := &throne{t: t}
+		var all []*process
+		var runs []*running
+		for _, host := range []string{"web0", "web1"} {
+			all = append(all, startOn(store, host, election.Config{}))
+			runs = append(runs, all[len(all)-1].run(th.rule))
+		}
+		resign := sync.OnceFunc(func() {
+			all[0].Resign()
+			time.Sleep(100 * time.Millisecond)
+		})
+		operator := fencelock.New(meddling{store.Client(), resign}, nil)
+		leader, token, err := election.Transfer(t.Context(), operator, name, "web1", "maintenance")
+		if term := all[1].Term(); err != nil || term == nil || leader.Host != "web1" || token != term.Token() || th.count() != 2 {
+			t.Errorf("%+v, %d, %v, %d terms", leader, token, err, th.count())
 		}
 		for _, r := range runs {
 			r.cancel(nil)
