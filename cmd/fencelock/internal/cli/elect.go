@@ -50,7 +50,7 @@ func newElect(a *app) *cobra.Command {
 
 If the server is unreachable at the start, elect exits with 69. After that it retries during an outage of the server.
 
-With --on-acquire and --on-lose, shell lines run at the begin and at the end of each term, and CMD is optional. They have the environment and the output of the command. --on-lose also runs after a failed --on-acquire. If fencelock is killed, no hook runs.
+With --on-acquire and --on-lose, shell lines run at the begin and at the end of each term, and CMD is optional. They have the environment and the output of the command, and no input. --on-lose also runs after a failed --on-acquire. If fencelock is killed, no hook runs.
 
 With --rank, the best of the processes that wait leads next, and a leader resigns to a better one that has waited for the time of --settle. One that fails soon after that is not preferred again for twice that time, and then for longer and longer.
 

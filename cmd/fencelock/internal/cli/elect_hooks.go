@@ -121,6 +121,11 @@ func (h *hooks) command(what supervise.Command, line string) supervise.Command {
 // run runs a hook until every process of it has ended, and reports its failure.
 func (h *hooks) run(a *app, flag string, start func(supervise.Command) (*supervise.Process, error), c supervise.Command) (supervise.End, error) {
 	c.Say = func(format string, args ...any) { a.say(flag+": "+format, args...) }
+	null, err := os.Open(os.DevNull) // a hook that reads from a terminal would be stopped
+	if err == nil {
+		defer null.Close()
+		c.Input = null
+	}
 	process, err := start(c)
 	if err != nil {
 		a.say("%s: %v", flag, err)

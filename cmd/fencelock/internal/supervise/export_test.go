@@ -23,7 +23,7 @@ func Until(deadline time.Time) (until0, now time.Duration) { return until(deadli
 // LateStart is a program that orders a watchdog to start its arguments after the deadline, as a
 // wrapper does that was frozen. It prints the report that follows the first one of the watchdog.
 func LateStart() {
-	w, _, _, err := startWatchdog([2]*os.File{}, nil)
+	w, _, _, err := startWatchdog([3]*os.File{}, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -56,6 +56,8 @@ type Command struct {
 	Args []string // the first is the name of the program
 	Env  []string
 
+	Input *os.File // stdin of the command; nil means that of this process
+
 	// Output receives stdout and stderr of the command; nil means those of this process.
 	Output [2]*os.File
 
@@ -151,7 +153,7 @@ func startOnce(c Command) (*Process, error) {
 		return nil, err
 	}
 	c.Terminal.heedStops()
-	w, events, lock, err := startWatchdog(c.Output, c.Inherit)
+	w, events, lock, err := startWatchdog([3]*os.File{c.Input, c.Output[0], c.Output[1]}, c.Inherit)
 	c.Terminal.ignoreStops()
 	if err != nil {
 		return nil, failed(fmt.Errorf("lock-watchdog could not be started: %w", err))

@@ -22,8 +22,9 @@ type watchdog struct {
 
 // startWatchdog starts this program again as a watchdog. The watchdog has its own process group, so
 // signals to our group do not reach it. It stays in our session, so that the command has a
-// terminal. It inherits the files of lock, whose descriptors are returned.
-func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
+// terminal. It inherits the files of lock, whose descriptors are returned. The files of standard are
+// its stdin, stdout and stderr; nil means those of this process.
+func startWatchdog(standard [3]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
 	self, err := OwnProgram()
 	if err != nil {
 		return w, nil, nil, err
@@ -40,9 +41,9 @@ func startWatchdog(output [2]*os.File, lock []*os.File) (w watchdog, events <-ch
 	}
 	defer closeAll(inherited)
 	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
-	for i, f := range output {
+	for i, f := range standard {
 		if f != nil {
-			attr.Files[1+i] = f.Fd()
+			attr.Files[i] = f.Fd()
 		}
 	}
 	for _, f := range inherited {
