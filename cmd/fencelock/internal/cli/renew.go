@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -31,7 +32,7 @@ The keeper enforces the maximum, so the command asks it, on the host of the keep
 		Annotations: map[string]string{
 			argumentRows: table([]explained{handleRow}),
 			exitCodes: table([]explained{
-				{"1", "the keeper is on another host or belongs to another user"},
+				{"1", "the keeper is on another host, belongs to another user or does not answer"},
 				{"76", "the lock was lost or released before, or its maximum hold is over"},
 			}),
 		},
@@ -77,6 +78,10 @@ func (c *renewCmd) unreachable(a *app) error {
 	default:
 		return c.lost()
 	}
-	return &exitError{code: exitNotHeld, err: fmt.Errorf("the keeper of %s is %s, and cannot be asked from here\ntry: the same command on that host, as the user of the keeper or root",
-		termtext.Word(name), holderPlace(status.Holders[i]))}
+	keeper := status.Holders[i]
+	what, try := "cannot be asked from here", "the same command on that host, as the user of the keeper or root"
+	if host, err := os.Hostname(); err == nil && host == keeper.Host {
+		what, try = "does not answer", fmt.Sprintf("the same command as the user of the keeper or root; if the keeper is stopped, kill -CONT %d", keeper.PID)
+	}
+	return &exitError{code: exitNotHeld, err: fmt.Errorf("the keeper of %s is %s, and %s\ntry: %s", termtext.Word(name), holderPlace(keeper), what, try)}
 }
