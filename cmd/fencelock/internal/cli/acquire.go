@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -48,7 +49,7 @@ func newAcquire(a *app) *cobra.Command {
 
 If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or at most 5 seconds later. A lock that is acquired in a command of fencelock run, elect or once ends with that command at the latest, before the lock of the command is released. (On systems other than Linux it does not.) Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
 		Example: `fencelock acquire nightly --max-hold 1h --detach
-eval "$(fencelock acquire -x nightly --max-hold 1h --with-pid $$)"
+eval "$(fencelock acquire -x nightly --max-hold 1h --with-pid $$)" || exit
 fencelock release "$FENCELOCK_HANDLE"`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{nameRow}),
@@ -80,7 +81,7 @@ func (c *acquireCmd) flags(cmd *cobra.Command) {
 	f.Var(number{&c.WithPID, 1}, "with-pid", "Release the lock when the process with this number ends. In a shell, $$ is the shell.")
 	f.Lookup("with-pid").Usage = strings.Replace(f.Lookup("with-pid").Usage, "the process with this number", "the process `PID`", 1)
 	f.BoolVar(&c.Detach, "detach", false, "Hold the lock for no process in particular.")
-	f.BoolVarP(&c.Exports, "exports", "x", false, "Print shell commands that set FENCELOCK_NAME, FENCELOCK_TOKEN, FENCELOCK_OWNER and FENCELOCK_HANDLE.")
+	f.BoolVarP(&c.Exports, "exports", "x", false, "Print shell commands that set FENCELOCK_NAME, FENCELOCK_TOKEN, FENCELOCK_OWNER and FENCELOCK_HANDLE. If there is no lock, print one that fails with the exit code.")
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
 		"Wait at most `DURATION`, then exit with 75. A plain number is seconds; 0 means -n.",
 		"Exit code if the lock is busy.")
@@ -187,15 +188,29 @@ func (c *acquireCmd) text(k kept) string {
 
 const handleVariable = "FENCELOCK_HANDLE"
 
+// failEval prints the command of acquire -x without a lock. Otherwise eval would have nothing to do
+// and succeed, and a script would go on without the lock. The words of a wrong command line may not
+// have been parsed.
+func (a *app) failEval(cmd *cobra.Command, words []string, code int) {
+	exports := cmd.Flags().Lookup("exports")
+	if exports != nil && (exports.Changed || slices.Contains(words, "-x") || slices.Contains(words, "--exports")) && !a.json && code != 0 {
+		fmt.Fprintf(a.stdout, "sh -c 'exit %d'\n", code) // also for fish, which has no subshells
+	}
+}
+
 // handleOf returns the handle of an acquisition.
 func handleOf(name, owner string) string { return owner + ":" + name }
 
-// busy gives a refusal the exit code of --conflict-exit-code.
-func busy(err error, code int) error {
-	if errors.Is(err, driver.ErrHeld) {
-		return &exitError{code: code, err: err}
+// busy gives a refusal the exit code of --conflict-exit-code, and a hint.
+func (c *acquireCmd) busy(err error) error {
+	if !errors.Is(err, driver.ErrHeld) {
+		return err
 	}
-	return err
+	wait := 30 * time.Second
+	if !c.atOnce() {
+		wait = 2 * c.Wait.limit
+	}
+	return &exitError{code: c.Conflict, err: fmt.Errorf("%w\ntry: -w %v, or fencelock status %s", err, wait, termtext.ShellWord(c.Name))}
 }
 
 // grace is how long the process of --with-pid may work after the signal.

@@ -59,6 +59,7 @@ func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	cmd, err := root.ExecuteC()
 	err = cmp.Or(refuse(cmd, err), a.helpFailed)
 	complain(stderr, err)
+	a.failEval(cmd, args, exitCode(err))
 	return err
 }
 

@@ -37,7 +37,7 @@ func (c *acquireCmd) keep(a *app) error {
 	defer func() { _ = closeEngine() }()
 	lock, signals, err := c.take(a, engine)
 	if err != nil {
-		return busy(err, c.Conflict)
+		return c.busy(err)
 	}
 	defer lock.Release() // if it fails, the lease expires
 	supervise.NameKeeper()

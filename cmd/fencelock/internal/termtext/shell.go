@@ -13,7 +13,8 @@ func ShellWord(s string) string {
 	return ShellQuote(s)
 }
 
-// ShellQuote returns s as one single-quoted word of bash, zsh and fish.
+// ShellQuote returns s as one single-quoted word of bash, zsh and fish. A backslash stands outside
+// the quotes, since fish does not take every one in quotes literally.
 func ShellQuote(s string) string {
-	return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'"
+	return "'" + strings.NewReplacer("'", `'"'"'`, `\`, `'\\'`).Replace(s) + "'"
 }
