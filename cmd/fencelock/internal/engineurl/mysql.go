@@ -114,7 +114,8 @@ func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) 
 	if errors.Is(err, driver.ErrConfig) {
 		kind, hint = driver.ErrConfig, "check the user, the password and the database in FENCELOCK_URL; the user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if there is none"
 	}
-	return &HintError{Err: fmt.Errorf("%w: %s", kind, t.hide(driver.OneLine(err).Error())), Hint: hint}
+	text := strings.TrimPrefix(t.hide(driver.OneLine(err).Error()), kind.Error()+": ")
+	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
 }
 
 // noSuchTable is the number of the error for a table that does not exist.
