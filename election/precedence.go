@@ -111,7 +111,7 @@ func (p *precedence) look(s fencelock.Status, own string, wait time.Duration) (f
 		return f
 	}
 	for _, c := range p.claims {
-		if c.rank < holding.rank && now.Sub(p.seen[c.owner].first) >= wait {
+		if c.rank < holding.rank && now.Sub(p.seen[c.owner].first) >= wait && (wait == 0 || p.agreed(c.rival, now)) {
 			f.better = &c
 			return f
 		}
@@ -161,6 +161,12 @@ func (p *precedence) notice(waiters []fencelock.Waiter, to string, now time.Time
 
 // preferable reports whether r has not failed recently. The caller holds mu.
 func (p *precedence) preferable(r rival, now time.Time) bool { return !now.Before(p.failed[r].until) }
+
+// agreed reports whether the other candidates prefer r, too. They may have noticed later than this
+// one that it has failed. The caller holds mu.
+func (p *precedence) agreed(r rival, now time.Time) bool {
+	return p.preferable(r, now.Add(-2*p.pause()))
+}
 
 // forgive forgets that a leader on the host to has failed, if an operator begins to want the leader
 // there. The caller holds mu.

@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -114,12 +115,17 @@ func TestFailingCandidateDoesNotFlap(t *testing.T) {
 	}{
 		"at once": {after: 50 * time.Millisecond}, "soon": {after: time.Second}, "soon by a crash": {time.Second, true}, "late": {25 * time.Second, false},
 	} {
-		t.Run(what, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { checkFailing(t, fail.after, fail.crash) }) })
+		for _, apart := range []time.Duration{0, 1100 * time.Millisecond, 2300 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s, %v apart", what, apart), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { checkFailing(t, apart, fail.after, fail.crash) })
+			})
+		}
 	}
 }
 
-// checkFailing runs a failing candidate for four hours beside two others.
-func checkFailing(t *testing.T, after time.Duration, crash bool) {
+// checkFailing runs a failing candidate for four hours beside two others, which look at each other
+// at times that are apart.
+func checkFailing(t *testing.T, apart, after time.Duration, crash bool) {
 	store := memlock.New(nil)
 	var changes []time.Time
 	change := func() { changes = append(changes, time.Now()) } // the terms do not overlap
@@ -130,6 +136,7 @@ func checkFailing(t *testing.T, after time.Duration, crash bool) {
 			change()
 			return obey(ctx)
 		}))
+		time.Sleep(apart)
 	}
 	time.Sleep(time.Minute)
 	for begun := time.Now(); time.Since(begun) < 4*time.Hour; {
