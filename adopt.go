@@ -3,7 +3,6 @@ package fencelock
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/clock"
@@ -41,18 +40,25 @@ func (l *Lock) Detach() error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	released := l.released // a Release in another goroutine may have been first
-	l.released = true
-	l.mu.Unlock()
-	if released {
-		return fmt.Errorf("%w: %q was released", ErrNotHeld, l.lease.Name)
+	if err := l.markDetached(); err != nil {
+		return err
 	}
 	if _, stood := l.feed(hold.Event{Kind: hold.Released}, clock.Now()); !stood || errors.Is(l.failure(), ErrLost) {
 		return l.Err()
 	}
 	adopter.Detach(l.lease)
 	l.holdEnd(true)
+	return nil
+}
+
+// markDetached prevents a later Release. One in another goroutine may have been first.
+func (l *Lock) markDetached() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return l.notHeld()
+	}
+	l.released, l.detached = true, true
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,7 +43,7 @@ func TestAdopt(t *testing.T) {
 		if with.Err() == nil || !errors.Is(first.Err(), fencelock.ErrNotHeld) || locks.Stats().Held != 0 {
 			t.Errorf("detached: context %v, Err %v, %+v", with.Err(), first.Err(), locks.Stats())
 		}
-		if err := first.Detach(); !errors.Is(err, fencelock.ErrNotHeld) {
+		if err := first.Detach(); !errors.Is(err, fencelock.ErrNotHeld) || !strings.Contains(err.Error(), "was detached") {
 			t.Errorf("detached twice: %v", err)
 		}
 		if err := first.Release(); err != nil {

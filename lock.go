@@ -23,14 +23,15 @@ type Lock struct {
 	floor  int64
 	parent context.Context // the caller's context, or the one that HoldStart returned
 
-	mu       sync.Mutex // guards hold, most, began, held, failed, givingUp, returned, told, released, ctx, cancel, joined
+	mu       sync.Mutex // guards hold, most, began, held, failed, givingUp, returned, told, released, detached, ctx, cancel, joined
 	hold     hold.Hold
 	most     time.Duration   // the maximum hold; 0 means none
 	began    time.Duration   // when the hold began, by the monotonic clock; zero before
 	held     time.Duration   // how long the hold lasted, once it has ended
 	failed   error           // the *LostError or *MaxHoldError that ended the context; before the hold began, a loss that the engine reported
 	told     bool            // AcquireEnd was called: HoldEnd may follow
-	released bool            // Release was called
+	released bool            // Release or Detach was called
+	detached bool            // it was Detach
 	givingUp chan struct{}   // closed when the lock was released because of its maximum hold; nil before that begins
 	returned bool            // the lock was released because of its maximum hold, and HoldEnd may be called
 	ctx      context.Context // created on first use
@@ -195,7 +196,7 @@ func (l *Lock) loss() *LostError {
 }
 
 // Err returns nil while the lock is held, a *LostError after a loss, a *MaxHoldError once
-// Options.MaxHold is reached, and ErrNotHeld after Release.
+// Options.MaxHold is reached, and ErrNotHeld after Release or Detach.
 // It does no I/O and is exact even after a pause of the process. Call it right before a step that
 // must not run without the lock.
 func (l *Lock) Err() error {
@@ -206,9 +207,18 @@ func (l *Lock) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hold.Ended() {
-		return fmt.Errorf("%w: %q was released", ErrNotHeld, l.lease.Name)
+		return l.notHeld()
 	}
 	return nil
+}
+
+// notHeld returns the error of a lock that was released or detached. The caller holds mu.
+func (l *Lock) notHeld() error {
+	how := "released"
+	if l.detached {
+		how = "detached"
+	}
+	return fmt.Errorf("%w: %q was %s", ErrNotHeld, l.lease.Name, how)
 }
 
 // SetMaxHold replaces Options.MaxHold for this lock, which is then held for at most d from now. 0
