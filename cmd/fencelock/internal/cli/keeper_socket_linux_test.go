@@ -3,10 +3,13 @@ package cli
 import (
 	"io"
 	"net"
+	"os"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/memlock"
@@ -32,6 +35,30 @@ func TestAskKeeper(t *testing.T) {
 		if got, ok := askKeeper(owner, "release", time.Minute, func() {}); got != "" || ok {
 			t.Errorf("without a keeper: %q, %v", got, ok)
 		}
+	}
+}
+
+// TestRootAsksAKeeperOfAnotherUser: root can set the maximum hold of a keeper of another user.
+func TestRootAsksAKeeperOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this user is not root")
+	}
+	owner := uuid.NewString()
+	runtime.LockOSThread()
+	_, _, failed := unix.RawSyscall(unix.SYS_SETREUID, ^uintptr(0), 65534, 0) // of this thread, which makes the socket
+	requests, stop := listenForRequests(owner)
+	_, _, back := unix.RawSyscall(unix.SYS_SETREUID, ^uintptr(0), 0, 0)
+	runtime.UnlockOSThread()
+	if failed != 0 || back != 0 {
+		t.Fatal(failed, back)
+	}
+	defer stop()
+	go func() { (<-requests).answer(answerRenewed + "\n") }() // ends with the first question
+	if got, ok := askKeeper(owner, "renew 500", time.Minute, func() {}); got != answerRenewed || !ok {
+		t.Errorf("answered %q, %v", got, ok)
+	}
+	if got, ok := askKeeper(owner, askRelease, time.Minute, func() {}); ok {
+		t.Errorf("root relies on %q", got)
 	}
 }
 
