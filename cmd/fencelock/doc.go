@@ -10,7 +10,7 @@
 //	fencelock elect billing -- ./billing          one leader; the others wait
 //	fencelock once migrate:42 -- ./migrate        once across all hosts; later calls get its output
 //	fencelock acquire nightly --max-hold 1h ...   a lock that outlives this command
-//	fencelock renew HANDLE --max-hold 1h          hold it for an hour more
+//	fencelock renew HANDLE --max-hold 1h          hold it for an hour from now
 //	fencelock release HANDLE                      release it
 //	fencelock limit --rate 10/m api -- curl ...   ten a minute across all hosts
 //	fencelock ls                                  who holds what

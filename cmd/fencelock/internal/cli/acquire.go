@@ -157,7 +157,7 @@ func (c *acquireCmd) hire(a *app) error {
 	var k kept
 	if json.NewDecoder(bufio.NewReader(report)).Decode(&k) != nil {
 		_ = cmd.Wait() // it has said why there is no lock
-		return exitOf(cmd.ProcessState)
+		return c.exitOf(cmd.ProcessState)
 	}
 	if err := a.print(k, c.text(k)); err != nil {
 		_ = answer.Close() // nobody knows the handle, so the keeper releases the lock
@@ -169,10 +169,13 @@ func (c *acquireCmd) hire(a *app) error {
 }
 
 // exitOf returns the exit code of a keeper without a lock as an error.
-func exitOf(state *os.ProcessState) error {
+func (c *acquireCmd) exitOf(state *os.ProcessState) error {
 	status := state.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
+	switch {
+	case status.Signaled():
 		return &exitError{code: exitSignal + int(status.Signal()), interrupted: status.Signal() == unix.SIGINT}
+	case status.ExitStatus() == 0 && c.Conflict == 0: // busy
+		return nil
 	}
 	return exitWith(cmp.Or(status.ExitStatus(), exitStart))
 }
