@@ -19,13 +19,13 @@ func TestPartitionedHolder(t *testing.T) {
 	for _, name := range []string{"taken", "handed-over"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			state, earlier, later := partitioned(t, name)
+			earlier, later, state := partitioned(t, name)
 			verdict.Is(t, "Redis: the holder is partitioned from the server", verdict.Safe, verdict.OfHolders(state, earlier, later))
 		})
 	}
 }
 
-func partitioned(t *testing.T, name string) (state error, earlier, later int64) {
+func partitioned(t *testing.T, name string) (earlier, later int64, state error) {
 	s := newScene(t)
 	proxy, err := faults.NewProxy(s.server.Addr())
 	if err != nil {
@@ -71,5 +71,5 @@ func partitioned(t *testing.T, name string) (state error, earlier, later int64) 
 	}
 	_ = proxy.Heal()
 	proxy.Reset()
-	return state, lock.Token(), g.Token
+	return lock.Token(), g.Token, state
 }

@@ -243,7 +243,7 @@ func (s swap) run(ctx context.Context, etag string) (string, error) {
 		case errors.Is(read, errOurs):
 			return seen, nil
 		case read != nil && unknown != nil: // even if it is a conflict: it may have been written and replaced
-			return "", fmt.Errorf("%w; then: %v", unknown, read)
+			return "", fmt.Errorf("%w; then: %s", unknown, read.Error())
 		case read != nil:
 			return "", read
 		}

@@ -50,33 +50,47 @@ func (h *Host) end() {
 	last()
 }
 
-func (h *Host) Helper()                  {}
-func (h *Host) Name() string             { return h.name }
-func (h *Host) Context() context.Context { return h.ctx }
-func (h *Host) Logf(string, ...any)      {} // what tests log is for their authors
+// Helper does nothing: there is no line of a test to report.
+func (h *Host) Helper() {}
 
+// Name returns the name.
+func (h *Host) Name() string { return h.name }
+
+// Context returns a context that ends with the host.
+func (h *Host) Context() context.Context { return h.ctx }
+
+// Logf does nothing: what tests log is for their authors.
+func (h *Host) Logf(string, ...any) {}
+
+// Cleanup makes f run at the end, before those that were added earlier.
 func (h *Host) Cleanup(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cleanups = append(h.cleanups, f)
 }
 
+// Failed reports whether there was an error.
 func (h *Host) Failed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.errs) > 0
 }
 
+// Errorf records an error.
 func (h *Host) Errorf(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.errs = append(h.errs, fmt.Errorf(format, args...))
 }
 
+// Fatalf records an error and ends the goroutine.
 func (h *Host) Fatalf(format string, args ...any) {
 	h.Errorf(format, args...)
 	runtime.Goexit()
 }
 
+// Error records an error.
 func (h *Host) Error(args ...any) { h.Errorf("%s", fmt.Sprint(args...)) }
+
+// Fatal records an error and ends the goroutine.
 func (h *Host) Fatal(args ...any) { h.Fatalf("%s", fmt.Sprint(args...)) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clipperhouse/displaywidth"
 	"github.com/gdamore/tcell/v3"
+	"github.com/gdamore/tcell/v3/color"
 
 	"github.com/fencelock/fencelock"
 )
@@ -40,7 +41,7 @@ func (t *top) styles() styles {
 	plain := tcell.StyleDefault
 	s := styles{plain: plain, pale: plain.Dim(true), bold: plain.Bold(true), head: plain.Underline(true), alarm: plain.Bold(true)}
 	if t.screen.Colors() > 0 {
-		s.head, s.alarm = s.head.Foreground(tcell.ColorTeal), s.alarm.Foreground(tcell.ColorMaroon)
+		s.head, s.alarm = s.head.Foreground(color.Teal), s.alarm.Foreground(color.Maroon)
 	}
 	return s
 }

@@ -292,7 +292,7 @@ func TestPanicRestoresTheTerminal(t *testing.T) {
 func TestFirstListingFails(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("nobody is there")
-	s := &shown{t: t, emulator: &recorder{MockTerm: vt.NewMockTerm()}}
+	s := &shown{emulator: &recorder{MockTerm: vt.NewMockTerm()}}
 	screen, err := tcell.NewTerminfoScreenFromTty(s.emulator, tcell.OptNegotiation(false))
 	if err == nil {
 		err = screen.Init()
