@@ -14,7 +14,10 @@ import (
 func TestOthersGiveWayToWhomTheLeaderResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const settle, ttl = 30 * time.Second, 10 * time.Second
-		best, second, third := driver.Identity{Host: "a"}, driver.Identity{Host: "b", Note: writeNote("", 1)}, driver.Identity{Host: "c", Note: writeNote("", 2)}
+		candidate := func(host string, rank int) driver.Identity {
+			return driver.Identity{Host: host, Note: writeNote("", rank), Kind: fencelock.KindElection}
+		}
+		best, second, third := candidate("a", 0), candidate("b", 1), candidate("c", 2)
 		waits := func(owner string, id driver.Identity) fencelock.Waiter {
 			return fencelock.Waiter{Owner: owner, Identity: id}
 		}
@@ -33,7 +36,10 @@ func TestOthersGiveWayToWhomTheLeaderResigns(t *testing.T) {
 		leader.look(leads, "2", 0)
 		time.Sleep(leader.pause() - time.Millisecond)
 		other.look(leads, "", settle)
-		for leader.look(leads, "2", settle).better == nil {
+		for begun := time.Now(); leader.look(leads, "2", settle).better == nil; {
+			if time.Since(begun) > time.Hour {
+				t.Fatal("the leader does not resign")
+			}
 			time.Sleep(10 * time.Millisecond)
 			other.look(leads, "", settle)
 		}
