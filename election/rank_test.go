@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,7 +94,8 @@ func TestFrozenCandidateIsNotWaitedFor(t *testing.T) {
 		wantState(t, second, election.Leading)
 		time.Sleep(settle)
 		wantState(t, second, election.Leading)
-		if got := second.changes.String(); got != "campaigning leading stopping campaigning leading" {
+		// It resigned once. Whether it had begun its work depends on the order of two goroutines.
+		if got := strings.ReplaceAll(second.changes.String(), " stopping", ""); got != "campaigning leading campaigning leading" {
 			t.Error(got)
 		}
 		first.engine.Thaw()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,9 +80,14 @@ func TestAdoptThatArrivesLate(t *testing.T) {
 			s.warm(e)
 			var mu sync.Mutex // guards late
 			var late []redisconn.Call
+			var withdrawn atomic.Bool
 			tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
 				if c.Script != redislock.AdoptScript {
-					return do()
+					r := do()
+					if c.Script == redislock.LeaveScript && r.Err == nil {
+						withdrawn.Store(true)
+					}
+					return r
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -96,7 +102,7 @@ func TestAdoptThatArrivesLate(t *testing.T) {
 				first.free()
 				holder = s.hold(s.engine(nil), req)
 			}
-			s.until("it is withdrawn", func() bool { return !tap.busy() })
+			s.until("it is withdrawn", withdrawn.Load)
 			for _, c := range late {
 				if r := s.tapOf(tap, c); r != "late" && (!succeeded || r != "gone") {
 					t.Errorf("%s: an adoption that arrived late: %q", req.Name, r)

@@ -44,6 +44,9 @@ func TestAdoptWithANodeDown(t *testing.T) {
 	first, next := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
 	warmUp(t, next)
 	_, l := take(t, first, "x", long)
+	eventually(t, "the lock on every node", func() bool {
+		return w[0].Do(t, "EXISTS", "lock:x") == "1" && w[1].Do(t, "EXISTS", "lock:x") == "1"
+	})
 	w[2].Kill(t)
 	g, err := adopt(next, l)
 	if err != nil || g.Token <= l.Token {
