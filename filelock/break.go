@@ -164,7 +164,9 @@ func (b *breakOp) finish(ctx context.Context) error {
 		return fmt.Errorf("%w: %q is broken, but its holder has not released it yet: %w", driver.ErrUnavailable, b.name, err)
 	}
 	err := b.kill(ctx)
-	if err == nil && b.await(ctx, time.Second) || b.letGo(ctx) {
+	// A process that was killed closes its files one after another, so the lock may have no owner
+	// for a moment.
+	if (err == nil || errors.Is(err, errStranger)) && b.await(ctx, time.Second) || b.letGo(ctx) {
 		return nil
 	}
 	if err = errors.Join(err, ctx.Err()); err == nil {
