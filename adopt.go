@@ -83,9 +83,8 @@ func (l *Lock) markDetached() error {
 // shared holders only the previous one is replaced. A guard refuses its writes only after a later
 // exclusive holder has written, as for every shared lock.
 //
-// Locks on files and PostgreSQL belong to a process or a connection and cannot be adopted, nor can
-// those of recordlock: Adopt returns ErrUnsupported. The locks of a set are adopted one by one. ctx
-// bounds the call only.
+// Locks on files and PostgreSQL belong to a process or a connection and cannot be adopted: Adopt
+// returns ErrUnsupported. The locks of a set are adopted one by one. ctx bounds the call only.
 func (l *Locker) Adopt(ctx context.Context, lease Lease) (*Lock, error) {
 	if _, ok := l.engine.(driver.Adopter); !ok {
 		return nil, l.cannotAdopt()
