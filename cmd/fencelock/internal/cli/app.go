@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
@@ -70,4 +72,21 @@ func (a *app) within(ctx context.Context, fn func(driver.Engine) error) error {
 		return ended
 	}
 	return err
+}
+
+// untilEnded is with for a verb that runs until it is ended: INT and TERM, and the end of parent,
+// count as success, also if they come before the server has answered.
+func (a *app) untilEnded(parent context.Context, fn func(context.Context, driver.Engine) error) error {
+	ctx, stop := endedBySignals(parent)
+	defer stop()
+	err := a.within(ctx, func(engine driver.Engine) error { return fn(ctx, engine) })
+	if ctx.Err() == nil {
+		return err
+	}
+	switch ended := endedBy(ctx); exitCode(ended) {
+	case 0, exitSignal + int(unix.SIGINT), exitSignal + int(unix.SIGTERM):
+		return nil
+	default:
+		return ended
+	}
 }

@@ -28,10 +28,8 @@ func (h *hooks) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	line := func(into *string, name, usage string) {
 		f.Func(name, usage, func(s string) error {
-			if *into = s; s == "" {
-				return errors.New("it is empty") // an empty variable must not remove the hook
-			}
-			return nil
+			*into = s
+			return notEmpty(s) // an unset variable must not remove the hook
 		})
 	}
 	line(&h.OnAcquire, "on-acquire", "Run `LINE` with /bin/sh -c at the begin of each term, before CMD. If it fails, this process resigns.")

@@ -82,7 +82,7 @@ func (c *lsCmd) watch(a *app) error {
 		return &misuse{errors.New("--watch prints no JSON"), "fencelock watch --json"}
 	}
 	defer signal.Stop(quietPipe())
-	return a.untilEnded(func(ctx context.Context, engine driver.Engine) error {
+	return a.untilEnded(a.ctx, func(ctx context.Context, engine driver.Engine) error {
 		for first := true; ; first = false {
 			asked := time.Now()
 			list, err := c.list(ctx, engine)

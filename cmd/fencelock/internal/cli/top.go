@@ -8,7 +8,6 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
@@ -49,7 +48,7 @@ func (c *topCmd) Run(a *app) error {
 		return &misuse{errors.New("top needs a terminal that can move the cursor, and TERM is dumb or not set"), plain}
 	}
 	var broken []string
-	err := a.untilEnded(func(ctx context.Context, engine driver.Engine) error {
+	err := a.untilEnded(a.ctx, func(ctx context.Context, engine driver.Engine) error {
 		screen, err := top.Open()
 		if err != nil {
 			return &exitError{code: exitStart, err: err}
@@ -77,20 +76,4 @@ func (c *topCmd) title(a *app) string {
 		url += "  " + c.Prefix + "*"
 	}
 	return url
-}
-
-// untilEnded opens the engine and calls fn. INT and TERM end the context of fn and count as
-// success, also if they arrive before the server has answered.
-func (a *app) untilEnded(fn func(context.Context, driver.Engine) error) error {
-	ctx, stop := endedBySignals(a.ctx)
-	defer stop()
-	err := a.within(ctx, func(engine driver.Engine) error { return fn(ctx, engine) })
-	switch ended := endedBy(ctx); exitCode(ended) {
-	case 0:
-		return err
-	case exitSignal + int(unix.SIGINT), exitSignal + int(unix.SIGTERM):
-		return nil
-	default:
-		return ended
-	}
 }

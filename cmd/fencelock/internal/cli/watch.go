@@ -38,14 +38,11 @@ fencelock watch invoice: --json | jq 'select(.event == "lost")'`,
 // Run prints events until INT or TERM arrives or the reader of stdout is gone. Both count as
 // success.
 func (c *watchCmd) Run(a *app) error {
-	ctx, stop := endedBySignals(a.ctx)
-	defer stop()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
 	defer signal.Stop(quietPipe())
 	go cancelOnHangup(a.stdout, cancel)
-
-	err := a.within(ctx, func(engine driver.Engine) error {
+	return a.untilEnded(ctx, func(ctx context.Context, engine driver.Engine) error {
 		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
 			if err == nil {
 				err = c.print(a, event)
@@ -59,15 +56,6 @@ func (c *watchCmd) Run(a *app) error {
 		}
 		return nil
 	})
-	if ctx.Err() == nil {
-		return err
-	}
-	switch ended := endedBy(ctx); exitCode(ended) { // perhaps before the server has answered
-	case 0, exitSignal + int(unix.SIGINT), exitSignal + int(unix.SIGTERM):
-		return nil
-	default:
-		return ended
-	}
 }
 
 // quietPipe makes a write to a closed pipe return an error instead of ending this process, until
