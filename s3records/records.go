@@ -142,15 +142,23 @@ func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 }
 
 // get returns a record, and the object that has it or an expired one. It retries failed requests.
-func (r *Records) get(ctx context.Context, key string) (driver.Record, object, error) {
-	for pause := backoff(); ; {
-		o, err := r.bucket.get(ctx, objectKey(key))
-		rec := driver.Record{Key: key}
-		if err == nil && o.etag != "" {
+func (r *Records) get(ctx context.Context, key string) (rec driver.Record, o object, err error) {
+	err = again(ctx, func() error {
+		rec = driver.Record{Key: key}
+		if o, err = r.bucket.get(ctx, objectKey(key)); err == nil && o.etag != "" {
 			rec, err = parse(key, o)
 		}
+		return err
+	})
+	return rec, o, err
+}
+
+// again sends a request that changes nothing, until it succeeds, a retry is useless or ctx ends.
+func again(ctx context.Context, request func() error) error {
+	for pause := backoff(); ; {
+		err := request()
 		if err == nil || errors.Is(err, driver.ErrConfig) || !pause.Wait(ctx) {
-			return rec, o, err
+			return err
 		}
 	}
 }
@@ -304,12 +312,11 @@ func (r *Records) List(ctx context.Context, prefix string) ([]driver.Record, err
 func (r *Records) page(ctx context.Context, prefix, after string) (keys []string, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
-	for pause := backoff(); ; {
+	err = again(ctx, func() error {
 		keys, next, err = r.bucket.list(ctx, prefix, after)
-		if err == nil || errors.Is(err, driver.ErrConfig) || !pause.Wait(ctx) {
-			return keys, next, err
-		}
-	}
+		return err
+	})
+	return keys, next, err
 }
 
 // Clock implements driver.Records.
