@@ -93,12 +93,13 @@ func (p *precedence) look(s fencelock.Status, own string, wait time.Duration) (f
 	now, holder, to := time.Now(), s.Holders[0], wished(s)
 	holding := rivalOf(holder.Host, holder.Note, to)
 	delete(p.seen, holder.Owner)
-	if _, _, wish := readNote(holder.Note); wish == "" { // otherwise the operator's request is not among the waiters
+	_, _, wish := readNote(holder.Note)
+	if wish == "" { // otherwise the operator's request is not among the waiters
 		p.forgive(to)
 	}
 	p.notice(s.Waiters, to, now)
 	f.hidden = p.hides(holding, now)
-	switch _, _, wish := readNote(holder.Note); {
+	switch {
 	case wish != "" || f.hidden || holder.Owner == p.gave:
 	case p.last.due && holding == p.last.rival:
 		p.last = reign{rival: holding, owner: holder.Owner, begun: now}
