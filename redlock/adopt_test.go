@@ -43,10 +43,7 @@ func TestAdoptWithANodeDown(t *testing.T) {
 	w := startNodes(t, 3, "--appendonly", "yes")
 	first, next := open(t, w.addrs(), redlock.Config{}), open(t, w.addrs(), redlock.Config{})
 	warmUp(t, next)
-	_, l := take(t, first, "x", long)
-	eventually(t, "the lock on every node", func() bool {
-		return w[0].Do(t, "EXISTS", "lock:x") == "1" && w[1].Do(t, "EXISTS", "lock:x") == "1"
-	})
+	l := takeOn(t, first, w[:2])
 	w[2].Kill(t)
 	g, err := adopt(next, l)
 	if err != nil || g.Token <= l.Token {
@@ -59,6 +56,16 @@ func TestAdoptWithANodeDown(t *testing.T) {
 		t.Error(err)
 	}
 	release(t, next, leaseOf("x", g, long))
+}
+
+// takeOn acquires the lock x, and waits until each of some nodes has it.
+func takeOn(t *testing.T, e *redlock.Engine, nodes world) driver.Lease {
+	t.Helper()
+	_, l := take(t, e, "x", long)
+	for _, r := range nodes {
+		eventually(t, "the lock on the node", func() bool { return strings.Contains(r.Do(t, "GET", "lock:x"), l.Owner) })
+	}
+	return l
 }
 
 // deaf is an engine whose requests of a kind reach only the nodes that reaches allows.
@@ -80,10 +87,7 @@ func TestAdoptByAMinority(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
 	first := open(t, w.addrs(), redlock.Config{})
-	_, l := take(t, first, "x", long)
-	for _, r := range w {
-		eventually(t, "the lock on every node", func() bool { return strings.Contains(r.Do(t, "GET", "lock:x"), l.Owner) })
-	}
+	l := takeOn(t, first, w)
 	late := deaf(t, w, "ask", redlock.Config{RetryTimeout: time.Nanosecond}, func(i int) bool { return i == 0 })
 	warmUp(t, late)
 	if _, err := adopt(late, l); !errors.Is(err, driver.ErrUnavailable) {
@@ -107,19 +111,11 @@ func TestAdoptThatArrivesLate(t *testing.T) {
 	verdict.Is(t, "Redlock: a request arrives after its client gave up", verdict.Safe)
 	w := startNodes(t, 3)
 	first := open(t, w.addrs(), redlock.Config{})
-	_, l := take(t, first, "x", long)
-	for _, r := range w {
-		eventually(t, "the lock on every node", func() bool { return strings.Contains(r.Do(t, "GET", "lock:x"), l.Owner) })
-	}
+	l := takeOn(t, first, w)
 	proxies, addrs := behind(t, w)
 	e := open(t, addrs, redlock.Config{Nodes: w.addrs(), RetryTimeout: time.Nanosecond})
 	warmUp(t, e)
-	var held []*faults.Held
-	for _, p := range proxies[:2] {
-		h := p.HoldNext("lock:x")
-		t.Cleanup(h.End)
-		held = append(held, h)
-	}
+	held := delay(t, proxies[:2], (*faults.Proxy).HoldNext)
 	failed := make(chan error, 1)
 	go func() { // ends with the adoption
 		_, err := adopt(e, l)

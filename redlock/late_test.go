@@ -31,6 +31,16 @@ func behind(t *testing.T, w world) (proxies []*faults.Proxy, addrs []string) {
 	return proxies, addrs
 }
 
+// delay makes proxies hold requests for the lock x until the end of the test, in one of their ways.
+func delay(t *testing.T, proxies []*faults.Proxy, hold func(p *faults.Proxy, text string) *faults.Held) (held []*faults.Held) {
+	for _, p := range proxies {
+		h := hold(p, "lock:x")
+		t.Cleanup(h.End)
+		held = append(held, h)
+	}
+	return held
+}
+
 // kinds are the kinds of requests.
 var kinds = map[string]driver.Request{
 	"exclusive":    {},
@@ -66,12 +76,7 @@ func TestLateRequestsDoNothing(t *testing.T) {
 				g, err := try(late, "warm", long)
 				return err == nil && late.Release(context.Background(), leaseOf("warm", g, long)) == nil
 			})
-			var held []*faults.Held
-			for _, p := range proxies[:2] {
-				h := p.Hold("lock:x")
-				t.Cleanup(h.End)
-				held = append(held, h)
-			}
+			held := delay(t, proxies[:2], (*faults.Proxy).Hold)
 			req.Name, req.TTL = "x", long
 			eventually(t, "a request to both", func() bool { // one that was too slow lately is not asked at once
 				if _, err := late.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
@@ -115,12 +120,7 @@ func TestTakenBackBars(t *testing.T) {
 			// One attempt: the next one would find the nodes back.
 			e := open(t, addrs, redlock.Config{Nodes: w.addrs(), RetryTimeout: time.Nanosecond})
 			warmUp(t, e)
-			var held []*faults.Held
-			for _, p := range proxies[:2] {
-				h := p.HoldNext("lock:x")
-				t.Cleanup(h.End)
-				held = append(held, h)
-			}
+			held := delay(t, proxies[:2], (*faults.Proxy).HoldNext)
 			req.Name, req.TTL = "x", long
 			failed := make(chan error, 1)
 			go func() { // ends with the acquire
