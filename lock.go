@@ -23,7 +23,7 @@ type Lock struct {
 	floor  int64
 	parent context.Context // the caller's context, or the one that HoldStart returned
 
-	mu       sync.Mutex // guards hold, most, began, held, failed, givingUp, returned, told, released, detached, ctx, cancel, joined
+	mu       sync.Mutex // guards hold, most, began, held, failed, told, released, detached, returned, givingUp, ctx, cancel, joined
 	hold     hold.Hold
 	most     time.Duration   // the maximum hold; 0 means none
 	began    time.Duration   // when the hold began, by the monotonic clock; zero before
@@ -32,8 +32,8 @@ type Lock struct {
 	told     bool            // AcquireEnd was called: HoldEnd may follow
 	released bool            // Release or Detach was called
 	detached bool            // it was Detach
-	givingUp chan struct{}   // closed when the lock was released because of its maximum hold; nil before that begins
 	returned bool            // the lock was released because of its maximum hold, and HoldEnd may be called
+	givingUp chan struct{}   // closed when the lock was released because of its maximum hold; nil before that begins
 	ctx      context.Context // created on first use
 	cancel   context.CancelCauseFunc
 	joined   map[context.Context]context.CancelCauseFunc // contexts of ContextWith that have not ended

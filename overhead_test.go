@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
@@ -38,6 +39,14 @@ func watchers() []struct {
 			ReleaseEnd:   func(context.Context, fencelock.TraceReleaseEnd) {},
 			Stale:        func(context.Context, fencelock.TraceStale) {},
 		}},
+	}
+}
+
+// A process may hold very many locks, so a lock has no more than 352 bytes, which is a size of which
+// the runtime wastes nothing. The next one is 384.
+func TestLockIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(fencelock.Lock{}); size > 352 {
+		t.Errorf("a lock has %d bytes", size)
 	}
 }
 

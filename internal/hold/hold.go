@@ -65,11 +65,10 @@ type Hold struct {
 	ttl      time.Duration // how long the lease runs from sent
 	failed   Instant       // when the last attempt failed
 	pause    time.Duration // how long to wait after that; 0 if none failed
-	lastErr  error         // the error of the last failed attempt
+	err      error         // of the last failed attempt; after the end, why the hold was lost, or nil if it was not
 	renewing bool          // whether a renewal is in progress
 	stopping bool          // the maximum is reached
 	ended    bool
-	cause    error // why it was lost; nil after a release, and if the maximum ended it
 }
 
 // New returns a hold whose lease runs for ttl from sent. ttl may be shorter than terms.TTL, as
@@ -117,12 +116,12 @@ func (h *Hold) reached(now Instant) bool {
 func (h *Hold) note(ev Event, now Instant) {
 	switch ev.Kind {
 	case Renewed:
-		h.renewing, h.pause, h.lastErr = false, 0, nil
+		h.renewing, h.pause, h.err = false, 0, nil
 		// A renewal never revives a lease. So an acknowledged renewal proves that the lease did not
 		// expire, even if the answer arrives after the deadline.
 		h.sent, h.ttl = ev.Sent, h.terms.TTL
 	case Failed:
-		h.renewing, h.lastErr = false, ev.Cause
+		h.renewing, h.err = false, ev.Cause
 		h.failed, h.pause = now, h.backoff(ev.Jitter)
 	case Tick, Look, Gone, Released:
 	}
@@ -130,18 +129,18 @@ func (h *Hold) note(ev Event, now Instant) {
 
 func (h *Hold) step(ev Event, now Instant) Action {
 	if ev.Kind == Gone {
-		return h.end(ev.Cause)
+		return h.lose(ev.Cause)
 	}
 	if h.terms.Leased && h.life(now) <= 0 {
-		return h.end(h.late())
+		return h.lose(h.late())
 	}
 	if h.terms.Leased && h.stopping && h.untilMost(now)+h.terms.Grace <= 0 {
-		h.ended = true
+		h.ended, h.err = true, nil
 		return Action{}
 	}
 	switch ev.Kind {
 	case Released:
-		h.ended = true
+		h.ended, h.err = true, nil
 		return Action{}
 	case Look:
 		return Action{} // the caller of Look does not send renewals
@@ -151,14 +150,14 @@ func (h *Hold) step(ev Event, now Instant) Action {
 
 // late returns the error of a hold whose lease has run out.
 func (h *Hold) late() error {
-	if h.lastErr == nil {
+	if h.err == nil {
 		return ErrDeadline
 	}
-	return fmt.Errorf("%w: %w", ErrDeadline, h.lastErr)
+	return fmt.Errorf("%w: %w", ErrDeadline, h.err)
 }
 
-func (h *Hold) end(cause error) Action {
-	h.ended, h.cause = true, cause
+func (h *Hold) lose(cause error) Action {
+	h.ended, h.err = true, cause
 	return Action{Lost: true}
 }
 
@@ -248,8 +247,14 @@ func (h *Hold) Stopping() bool { return h.stopping }
 // Ended reports whether the hold is over.
 func (h *Hold) Ended() bool { return h.ended }
 
-// Cause returns why the hold was lost. It is nil before the end and after a release.
-func (h *Hold) Cause() error { return h.cause }
+// Cause returns why the hold was lost. It is nil before the end, after a release, and if the maximum
+// ended the hold.
+func (h *Hold) Cause() error {
+	if !h.ended {
+		return nil
+	}
+	return h.err
+}
 
 // life returns the time until the context of the hold ends. Once the maximum is reached, the context
 // has ended, and life is the time until the deadline: the work stops meanwhile.
