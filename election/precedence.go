@@ -103,6 +103,7 @@ func (p *precedence) look(s fencelock.Status, own string, wait time.Duration) (f
 	case wish != "" || f.hidden || holder.Owner == p.gave:
 	case p.last.due && holding == p.last.rival:
 		p.last = reign{rival: holding, owner: holder.Owner, begun: now}
+	case p.last.due && holder.Owner != own && p.waits(p.last.owner): // this one was in front of it, and gives way as well
 	case holder.Owner != p.last.owner:
 		p.judge(holding, now)
 		p.last = reign{rival: holding, owner: holder.Owner, begun: p.firstSeen(now)}
@@ -121,6 +122,13 @@ func (p *precedence) look(s fencelock.Status, own string, wait time.Duration) (f
 	return f
 }
 
+// waits reports whether a request of that owner was among the waiters shortly before. The caller
+// holds mu.
+func (p *precedence) waits(owner string) bool {
+	_, ok := p.seen[owner]
+	return ok
+}
+
 // firstSeen returns when a leader that is seen now has begun: unknown if it is the first one. The
 // caller holds mu.
 func (p *precedence) firstSeen(now time.Time) time.Time {
@@ -131,7 +139,8 @@ func (p *precedence) firstSeen(now time.Time) time.Time {
 }
 
 // giveWay records that own, an acquisition of this candidate, is released for another candidate. If
-// that one does not lead next, or only briefly, it has failed.
+// that one leads only briefly, or not before this candidate is granted the lock again, it has
+// failed.
 func (p *precedence) giveWay(own string, to *claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

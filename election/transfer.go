@@ -19,6 +19,10 @@ var ErrNoCandidate = errors.New("no candidate waits there")
 // give way to it if they are granted the lock first, without running their work. That leader does
 // not resign to a candidate of a better rank during this term.
 //
+// If another candidate has led for three seconds nevertheless, Transfer deposes it, too, but at most
+// three leaders in all. On Redlock, a request is not always listed, so that candidate may not have
+// noticed what is asked for.
+//
 // Transfer returns when a candidate on host has led for three seconds, or an error when ctx ends
 // before. If host leads already, it deposes nobody and returns that leader and the number of its
 // term. If no candidate waits on host, it deposes nobody and returns ErrNoCandidate.
@@ -57,7 +61,7 @@ func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason s
 	}
 	leader, token, err := deposeElsewhere(ctx, locks, name, host, reason)
 	if err == nil {
-		err = awaitLeader(ctx, locks, name, host)
+		err = awaitLeader(ctx, locks, name, host, reason)
 	}
 	return leader, token, err
 }
@@ -105,18 +109,30 @@ const (
 // as the leader for two seconds.
 const steady = 3 * time.Second
 
-// awaitLeader waits until a candidate on host leads and has done so for a while.
-func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host string) error {
+// deposedAgain is how many leaders a transfer deposes after the first one.
+const deposedAgain = 2
+
+// awaitLeader waits until a candidate on host leads and has done so for a while. Other leaders are
+// deposed.
+func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host, reason string) error {
 	var last Leader
 	var since time.Time
+	again := deposedAgain
 	for pause := retry.NewBackoff(firstLook, lastLook); ; {
 		leader, err := holder(ctx, locks, name)
 		switch {
 		case err != nil:
 		case leader.Owner != last.Owner:
 			last, since = leader, time.Now()
-		case leader.Host == host && time.Since(since) >= steady:
+		case leader.Owner == "" || time.Since(since) < steady:
+		case leader.Host == host:
 			return nil
+		case again > 0:
+			_, _, err = deposeElsewhere(ctx, locks, name, host, reason)
+			if err == nil {
+				again--
+			}
+			since = time.Now()
 		}
 		if !pause.Wait(ctx) {
 			return fmt.Errorf("%w: the leader of %q is now on %q, not on %q", context.Cause(ctx), name, last.Host, host)

@@ -179,3 +179,38 @@ func TestTransferToANewLeader(t *testing.T) {
 		}
 	})
 }
+
+// A candidate that does not see what is asked for leads first. The transfer deposes it as well.
+func TestTransferDeposesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		leader, runs := startOn(store, "web0", election.Config{}), []*running{}
+		runs = append(runs, leader.run(obey))
+		blind := &process{changes: &log{}}
+		blind.Candidate = election.New(fencelock.New(unlisted{onHost{store.Client(), "web1"}}, nil).With(fencelock.Options{TTL: ttl}), name, nil)
+		runs = append(runs, blind.run(obey))
+		next := startOn(store, "web2", election.Config{})
+		runs = append(runs, next.run(obey))
+		began := time.Now()
+		_, _, err := election.Transfer(t.Context(), fencelock.New(store.Client(), nil), name, "web2", "maintenance")
+		if took := time.Since(began); err != nil || took > 10*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		wantState(t, next, election.Leading)
+		for _, r := range runs {
+			r.cancel(nil)
+			<-r.done
+		}
+	})
+}
+
+// unlisted is an engine that lists no waiters.
+type unlisted struct{ onHost }
+
+func (e unlisted) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
+	all, err := e.onHost.List(ctx, q)
+	for i := range all {
+		all[i].Waiters = nil
+	}
+	return all, err
+}
