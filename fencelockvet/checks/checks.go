@@ -44,6 +44,7 @@ var functions = map[string]function{
 	"Locker.TryAcquire":           {callback: -1, name: 1, lock: true, try: true},
 	"Locker.AcquireAll":           {callback: -1, name: 1, several: true, lock: true},
 	"Locker.TryAcquireAll":        {callback: -1, name: 1, several: true, lock: true, try: true},
+	"Locker.Adopt":                {callback: -1, name: -1, lock: true},
 	"semaphore.Semaphore.Do":      {callback: 2, name: -1},
 	"semaphore.Semaphore.TryDo":   {callback: 2, name: -1, try: true},
 	"semaphore.Semaphore.Acquire": {callback: -1, name: -1, lock: true},
@@ -67,7 +68,7 @@ var errMethods = map[string]bool{
 // readers are the methods of locks that do not release them.
 var readers = map[string]bool{
 	"Lock.Context": true, "Lock.ContextWith": true, "Lock.Deadline": true, "Lock.Err": true,
-	"Lock.Floor": true, "Lock.Name": true, "Lock.Owner": true, "Lock.Token": true,
+	"Lock.Floor": true, "Lock.Name": true, "Lock.Owner": true, "Lock.SetMaxHold": true, "Lock.Token": true,
 	"LockSet.Context": true, "LockSet.Err": true,
 }
 

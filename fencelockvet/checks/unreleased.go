@@ -14,10 +14,11 @@ var Unreleased = &analysis.Analyzer{
 	Name: "lockunreleased",
 	Doc: `report locks that are not released
 
-Acquire, TryAcquire, AcquireAll and TryAcquireAll, also of a semaphore, return a lock that the
-caller must release. A lock that is forgotten is renewed until the process ends: nobody else gets
-it. The check reports a lock that is dropped, never released, or not released before a return. A
-lock that is returned, stored, sent, captured by a function, or passed to one counts as released.
+Acquire, TryAcquire, AcquireAll and TryAcquireAll, also of a semaphore, and Adopt return a lock that
+the caller must release. A lock that is forgotten is renewed until the process ends: nobody else
+gets it. The check reports a lock that is dropped, never released, or not released before a return.
+A lock that is detached, returned, stored, sent, captured by a function, or passed to one counts as
+released.
 
 Fix: write "defer lock.Release()" right after the check of the error, or use Do.`,
 	Requires: []*analysis.Analyzer{ctrlflow.Analyzer},

@@ -4,6 +4,7 @@ package lockunreleased
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/semaphore"
@@ -160,4 +161,15 @@ func bad14[T any](ctx context.Context, locks *fencelock.Locker, fn func(context.
 		return v, err
 	}
 	return v, lock.Release()
+}
+
+func bad15(ctx context.Context, locks *fencelock.Locker, lease fencelock.Lease) error {
+	lock, err := locks.Adopt(ctx, lease) // want `Locker.Adopt is never released`
+	if err != nil {
+		return err
+	}
+	if err := lock.SetMaxHold(time.Minute); err != nil {
+		return err
+	}
+	return work(lock.Context())
 }

@@ -245,3 +245,23 @@ func good20(ctx context.Context, locks *fencelock.Locker) (err error) {
 	release()
 	return err
 }
+
+func good21(ctx context.Context, locks *fencelock.Locker, send func(fencelock.Lease) error) error {
+	lock, err := locks.Acquire(ctx, "a")
+	if err != nil {
+		return err
+	}
+	if err := send(lock.Lease()); err != nil {
+		return errors.Join(err, lock.Release())
+	}
+	return lock.Detach()
+}
+
+func good22(ctx context.Context, locks *fencelock.Locker, lease fencelock.Lease) error {
+	lock, err := locks.Adopt(ctx, lease)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return work(lock.Context())
+}

@@ -33,6 +33,7 @@ func (l *Locker) TryDoAll(ctx context.Context, names []string, fn func(ctx conte
 }
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error)    { return nil, nil }
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) { return nil, nil }
+func (l *Locker) Adopt(ctx context.Context, lease Lease) (*Lock, error)      { return nil, nil }
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*LockSet, error) {
 	return nil, nil
 }
@@ -40,13 +41,18 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*LockSet, 
 	return nil, nil
 }
 
+type Lease struct{}
+
 type Lock struct{}
 
 func (l *Lock) Context() context.Context                        { return nil }
 func (l *Lock) ContextWith(ctx context.Context) context.Context { return ctx }
+func (l *Lock) Detach() error                                   { return nil }
 func (l *Lock) Err() error                                      { return nil }
+func (l *Lock) Lease() Lease                                    { return Lease{} }
 func (l *Lock) Name() string                                    { return "" }
 func (l *Lock) Release() error                                  { return nil }
+func (l *Lock) SetMaxHold(d time.Duration) error                { return nil }
 func (l *Lock) Token() int64                                    { return 0 }
 func TokenFrom(ctx context.Context) (token int64, ok bool)      { return 0, false }
 func WithNote(ctx context.Context, note string) context.Context { return ctx }
