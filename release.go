@@ -157,7 +157,11 @@ func release(ctx context.Context, engine driver.Engine, lease driver.Lease) erro
 			return err
 		}
 		unknown = true
-		if !pause.Wait(ctx) {
+		switch {
+		case pause.Wait(ctx):
+		case errors.Is(err, ErrUnavailable):
+			return fmt.Errorf("releasing %q: %w", lease.Name, driver.OneLine(err))
+		default:
 			return fmt.Errorf("%w: releasing %q: %w", ErrUnavailable, lease.Name, driver.OneLine(err))
 		}
 	}

@@ -52,7 +52,7 @@ func (c *releaseCmd) Run(a *app) error {
 	case outcome == answerLost:
 		return c.lost()
 	default:
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("%s\ntry: nothing: the keeper has ended, and the lock is free when its lease expires", why)}
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("the keeper has ended, and the lock is free when its lease expires: %s\ntry: fencelock doctor", why)}
 	}
 }
 
