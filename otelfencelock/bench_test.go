@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -20,6 +21,17 @@ func BenchmarkOverhead(b *testing.B) {
 	spans := otelfencelock.WithTracerProvider(provider)
 	request, span := provider.Tracer("test").Start(b.Context(), "request")
 	defer span.End()
+	b.Run("two spans alone", func(b *testing.B) {
+		tracer := provider.Tracer("test")
+		b.ReportAllocs()
+		for b.Loop() {
+			for range 2 {
+				_, span := tracer.Start(request, "span")
+				span.SetAttributes(attribute.String("a", "invoice:42"), attribute.String("b", "memory"), attribute.String("c", "exclusive"), attribute.String("d", "lock"))
+				span.End()
+			}
+		}
+	})
 	for _, c := range []struct {
 		what   string
 		ctx    context.Context
