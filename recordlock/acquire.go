@@ -52,10 +52,10 @@ func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
 		}
 		return refused, nil
 	}
-	if h := st.holder(a.entry.Owner); h != nil { // an attempt whose answer was lost
-		h.renew(m)
-		a.close(st, m)
-		a.granted(st, h, m)
+	if st.holder(a.entry.Owner) != nil { // by an attempt whose answer was lost
+		// That attempt may have been executed late, after others with greater tokens.
+		st.remove(a.entry.Owner)
+		a.granted(st, st.seat(a, m), m)
 		return stored, nil
 	}
 	if a.from != nil {
@@ -117,23 +117,17 @@ func (a *acquiring) settle(d *desk, result answer, c *change) {
 	}
 }
 
-// seat makes the request a holder.
+// seat makes the request a holder, and starts its minimum hold.
 func (st *state) seat(a *acquiring, m moment) *holder {
 	h := holder{entry: a.entry, Token: st.issue(m), lease: lease{TTL: a.req.TTL.Microseconds()}}
 	h.Since = m.now.UnixMicro()
 	h.renew(m)
-	a.close(st, m)
-	st.Holders = append(st.Holders, h)
-	return &st.Holders[len(st.Holders)-1]
-}
-
-// close starts the minimum hold of a request that is granted. Its beat is a new one also if an
-// attempt whose answer was lost has started it before.
-func (a *acquiring) close(st *state, m moment) {
 	if a.req.MinHold > 0 {
-		st.Closed = &lease{TTL: a.req.MinHold.Microseconds(), Beat: st.issue(m)}
+		st.Closed = &lease{TTL: a.req.MinHold.Microseconds(), Beat: h.Token} // a beat that no other one had
 		st.Closed.renew(m)
 	}
+	st.Holders = append(st.Holders, h)
+	return &st.Holders[len(st.Holders)-1]
 }
 
 // join gives the request a place among the waiters. One whose process was taken for dead returns

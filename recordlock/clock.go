@@ -11,7 +11,7 @@ import (
 
 const (
 	clockPeriod = time.Minute      // how often the store's clock is read
-	clockRetry  = 15 * time.Second // how soon after a failure
+	clockRetry  = time.Second      // how soon after a failure
 	clockNone   = 10 * time.Minute // how soon after the store has answered that it has no clock
 	clockLimit  = time.Second      // how long a reading may take
 	clockLife   = 3 * time.Minute  // how long a reading is used

@@ -70,6 +70,46 @@ func TestSecondWriteAfterAnUnknownOutcome(t *testing.T) {
 	}
 }
 
+// The store executes the first Swap of a name so late that the record of a later holder has expired.
+// The client still waits, and finds itself in the record, with a token below that of the later one.
+func TestFirstSwapArrivesLate(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		var lost late
+		lost.takeOne(l)
+		req := waiting()
+		req.TTL = 2 * time.Hour // its lease is not over by then
+		granted := make(chan int64, 1)
+		go func() { granted <- s.acquire(e, req).Token }() // ends when it is granted
+		time.Sleep(time.Second)
+		l.set(func(l *link) { l.down = true }) // after the first read
+		other, _ := s.client()
+		theirs := s.acquire(other, request())
+		s.ok(other.Release(s.Context(), lease(theirs)))
+		time.Sleep(time.Hour)
+		s.ok(lost.execute())
+		l.set(func(l *link) { l.down = false })
+		if token := <-granted; token <= theirs.Token {
+			t.Errorf("token %d came after %d", token, theirs.Token)
+		}
+	})
+}
+
+// No token is issued while the store's clock cannot be read: it could be below earlier ones.
+func TestNoTokenWithoutTheClock(t *testing.T) {
+	play(t, true, func(s scene) {
+		other, _ := s.client()
+		s.ok(other.Release(s.Context(), lease(s.acquire(other, request()))))
+		e, l := s.client()
+		l.set(func(l *link) { l.blind = true })
+		if _, err := e.Acquire(s.Context(), request()); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		l.set(func(l *link) { l.blind = false })
+		s.acquire(e, request())
+	})
+}
+
 // The store executes a Swap, and its answer is lost: the next read decides.
 func TestLostAnswers(t *testing.T) {
 	play(t, true, func(s scene) {

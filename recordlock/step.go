@@ -18,6 +18,7 @@ type change struct {
 	state   *state
 	version string // the version that it replaces
 	moment  moment // from before it is sent
+	issues  bool   // it issues a token
 	results []result
 }
 
@@ -41,7 +42,7 @@ func (d *desk) step(ctx context.Context) error {
 			}
 		case c == nil:
 			return nil
-		case c.version == "" && !m.known && !m.none:
+		case c.issues && !m.known && !m.none:
 			return errNoClock
 		default:
 			return d.store(ctx, c)
@@ -49,8 +50,8 @@ func (d *desk) step(ctx context.Context) error {
 	}
 }
 
-// errNoClock: the tokens of a name without a record must not be below the clock by which an earlier
-// record has expired.
+// errNoClock: tokens must not be below the clock by which an earlier record of the name has expired.
+// A record can also be too old: a Swap from no record may be executed after a later one has expired.
 var errNoClock = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
 // apply applies all jobs to the last state. It returns what has to be stored. If nothing has to be,
@@ -81,6 +82,7 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 		}
 		return nil, old
 	}
+	c.issues = st.Last != d.last.state.Last
 	for _, r := range c.results {
 		r.job.sent = r.job.sent || r.answer == joins || r.answer == stored
 	}

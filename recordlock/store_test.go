@@ -33,6 +33,8 @@ type link struct {
 	before time.Duration                 // until a request arrives
 	after  time.Duration                 // until its answer arrives
 	ahead  time.Duration                 // of the store's clock
+	blind  bool                          // the store's clock cannot be read
+	down   bool                          // reads fail
 	tamper func([]byte) []byte           // changes what is read
 	swap   func(next func() error) error // replaces a Swap; next executes it
 	swaps  int
@@ -47,12 +49,15 @@ func (l *link) set(f func(*link)) {
 func (l *link) now() link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return link{before: l.before, after: l.after, ahead: l.ahead, tamper: l.tamper, swap: l.swap}
+	return link{before: l.before, after: l.after, ahead: l.ahead, blind: l.blind, down: l.down, tamper: l.tamper, swap: l.swap}
 }
 
 func (l *link) Get(ctx context.Context, key string) (driver.Record, error) {
 	now := l.now()
 	time.Sleep(now.before)
+	if now.down {
+		return driver.Record{}, driver.ErrUnavailable
+	}
 	rec, err := l.Records.Get(ctx, key)
 	time.Sleep(now.after)
 	if now.tamper != nil && len(rec.Value) > 0 {
@@ -85,8 +90,11 @@ func (l *link) Swap(ctx context.Context, key string, value []byte, version strin
 
 func (l *link) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	earliest, latest, err = l.Records.Clock(ctx)
-	ahead := l.now().ahead
-	return earliest.Add(ahead), latest.Add(ahead), err
+	now := l.now()
+	if now.blind {
+		return earliest, latest, driver.ErrUnavailable
+	}
+	return earliest.Add(now.ahead), latest.Add(now.ahead), err
 }
 
 // scene is a store in a bubble.
