@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,64 +20,58 @@ type acquiring struct {
 	desk   *desk
 	req    driver.Request
 	from   *driver.Lease // the acquisition that it adopts; nil if none
-	entry  entry
-	ticket int64 // its place among waiters; 0 until it has one
-	left   bool  // its caller has gone
+	me     claim         // with a ticket if it has a place among the waiters, or had one
 	grant  driver.Grant
 	found  driver.WaitInfo // what it has found in the last state
-	told   bool
-	queued chan struct{} // closed when told is set: the request waits
+	queued chan struct{}   // closed when the request waits
+	once   sync.Once       // closes it
 }
 
 func (d *desk) newAcquiring(req driver.Request) *acquiring {
 	a := &acquiring{desk: d, req: req, queued: make(chan struct{})}
-	a.entry = entry{
-		Owner: uuid.Must(uuid.NewV7()).String(), Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: req.Weight,
+	a.me = claim{
+		Owner: uuid.Must(uuid.NewV7()).String(), Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: req.Weight, Client: d.id,
 		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note), Kind: cut(req.Kind), Most: req.MaxHold.Milliseconds(),
 	}
 	if driver.ValidTrace(req.Trace) {
-		a.entry.Trace = req.Trace
+		a.me.Trace = req.Trace
 	}
 	if req.Limit > 0 {
-		a.entry.Weight = req.Units()
+		a.me.Weight = req.Units()
 	}
-	a.job = &job{apply: a.apply, acquires: a}
+	a.job = &job{apply: a.enter, acquires: a}
 	return a
 }
 
-// apply takes the name if it is free, and joins the waiters otherwise.
-func (a *acquiring) apply(st *state, m moment, _ bool) (answer, error) {
+// enter takes the name if it is free, and joins the waiters otherwise.
+func (a *acquiring) enter(st *state, m moment) (answer, error) {
 	if a.left {
-		if st.remove(a.entry.Owner) {
-			return stored, nil
+		if st.remove(a.me.Owner) {
+			return stored, errGone
 		}
-		return refused, nil
+		return refused, errGone
 	}
-	if st.holder(a.entry.Owner) != nil { // by an attempt whose answer was lost
+	if st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost
 		// That attempt may have been executed late, after others with greater tokens.
-		st.remove(a.entry.Owner)
-		a.granted(st, st.seat(a, m), m)
-		return stored, nil
+		return a.seat(st, m)
 	}
 	if a.from != nil {
 		return a.adopt(st, m)
 	}
-	if err := st.checkLimit(a.entry); err != nil {
+	if err := st.checkLimit(a.me); err != nil {
 		return refused, err
 	}
-	place := st.place(a.entry.Owner)
-	if free := place >= 0 || len(st.Waiters) == 0; free && st.fits(a.entry, max(place, 0)) {
-		st.remove(a.entry.Owner)
-		a.granted(st, st.seat(a, m), m)
-		return stored, nil
+	place := find(st.Waiters, a.me.Owner)
+	if free := place >= 0 || len(st.Waiters) == 0; free && st.fits(a.me, max(place, 0)) {
+		return a.seat(st, m)
 	}
-	held := a.desk.inWay(st, a.entry.Owner, m)
+	held := a.desk.inWay(st, a.me.Owner, m)
 	if !a.req.Wait {
 		return refused, held
 	}
 	result := waits
-	if place < 0 && (len(st.Waiters) < maxWaiters || a.ticket > 0) {
-		place, result = st.join(a, m), joins
+	if place < 0 && (len(st.Waiters) < maxWaiters || a.me.Ticket > 0) {
+		place, result = a.join(st, m), joins
 	}
 	a.found = driver.WaitInfo{Position: place + 1, Held: held}
 	return result, nil
@@ -88,67 +83,53 @@ func (a *acquiring) adopt(st *state, m moment) (answer, error) {
 	switch {
 	case h == nil || h.Token != a.from.Token:
 		return refused, notHeld(st.Name)
-	case h.Shared != a.entry.Shared || h.Limit != a.entry.Limit || h.Weight != a.entry.Weight:
+	case h.Shared != a.me.Shared || h.Limit != a.me.Limit || h.Weight != a.me.Weight:
 		return refused, driver.UnlikeError(st.Name, h.Limit, h.units())
 	}
 	st.remove(a.from.Owner)
-	a.granted(st, st.seat(a, m), m)
-	return stored, nil
+	return a.seat(st, m)
 }
 
-// settle tells the caller what has become of its request in a state that the store has. The caller
-// holds the mutex of the desk.
-func (a *acquiring) settle(d *desk, result answer, c *change) {
-	switch {
-	case a.left:
-	case result == stored:
-		if a.req.OnLost != nil {
-			d.holds[a.entry.Owner] = &hold{token: a.grant.Token, until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
-		}
-	case result == waits, result == joins:
-		a.heard.Held(a.found.Held)
-		if place := c.state.place(a.entry.Owner); place >= 0 {
-			a.ticket, a.entry.Since = c.state.Waiters[place].Ticket, c.state.Waiters[place].Since
-		}
-		if !a.told {
-			a.told = true
-			close(a.queued)
-		}
-	}
-}
-
-// seat makes the request a holder, and starts its minimum hold.
-func (st *state) seat(a *acquiring, m moment) *holder {
-	h := holder{entry: a.entry, Token: st.issue(m), lease: lease{TTL: a.req.TTL.Microseconds()}}
-	h.Since = m.now.UnixMicro()
+// seat makes the request a holder, and starts its minimum hold. The grant counts once the state is
+// stored.
+func (a *acquiring) seat(st *state, m moment) (answer, error) {
+	st.remove(a.me.Owner)
+	h := a.me
+	h.Token, h.Since, h.TTL = st.issue(m), m.now.UnixMicro(), a.req.TTL.Microseconds()
+	h.Ticket, h.Client = 0, ""
 	h.renew(m)
 	if a.req.MinHold > 0 {
 		st.Closed = &lease{TTL: a.req.MinHold.Microseconds(), Beat: h.Token} // a beat that no other one had
 		st.Closed.renew(m)
 	}
 	st.Holders = append(st.Holders, h)
-	return &st.Holders[len(st.Holders)-1]
+	a.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: st.Holders[0].Token, Sent: m.now, TTL: a.req.TTL}
+	return stored, nil
 }
 
 // join gives the request a place among the waiters. One whose process was taken for dead returns
 // to its old place.
-func (st *state) join(a *acquiring, m moment) (place int) {
-	w := waiter{a.entry, a.ticket, a.desk.id}
+func (a *acquiring) join(st *state, m moment) (place int) {
+	w := a.me
 	if w.Ticket == 0 {
 		w.Since, w.Ticket = m.now.UnixMicro(), m.now.UnixMicro()
 		if n := len(st.Waiters); n > 0 {
 			w.Ticket = max(w.Ticket, st.Waiters[n-1].Ticket+1)
 		}
 	}
-	place, _ = slices.BinarySearchFunc(st.Waiters, w, func(a, b waiter) int { return cmp.Compare(a.Ticket, b.Ticket) })
+	place, _ = slices.BinarySearchFunc(st.Waiters, w, func(a, b claim) int { return cmp.Compare(a.Ticket, b.Ticket) })
 	st.Waiters = slices.Insert(st.Waiters, place, w)
 	return place
 }
 
-// granted prepares the result. It counts once the state is stored. The holders are ordered by their
-// tokens.
-func (a *acquiring) granted(st *state, h *holder, m moment) {
-	a.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: st.Holders[0].Token, Sent: m.now, TTL: a.req.TTL}
+// queue tells the caller that its request waits in a state that the store has. The caller holds the
+// mutex of the desk.
+func (a *acquiring) queue(st *state) {
+	a.heard.Held(a.found.Held)
+	if place := find(st.Waiters, a.me.Owner); place >= 0 {
+		a.me = st.Waiters[place]
+	}
+	a.once.Do(func() { close(a.queued) })
 }
 
 // inWay returns what keeps a request from being granted.
@@ -158,7 +139,7 @@ func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
 	switch {
 	case len(st.Holders) > 0:
 		h := st.Holders[0]
-		until = m.left(h.lease, d.seen.of(h.Owner, h.lease, m))
+		until = d.seen.left(h.Owner, h.lease, m)
 		held.Owner, held.Identity, held.Since = h.Owner, h.identity(), h.since()
 	case st.Closed != nil:
 		held.Owner = "nobody"
@@ -166,7 +147,7 @@ func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
 		held.Owner, held.Identity = st.Waiters[0].Owner, st.Waiters[0].identity()
 	}
 	if st.Closed != nil {
-		until = max(until, m.left(*st.Closed, d.seen.of(minimum, *st.Closed, m)))
+		until = max(until, d.seen.left(minimum, *st.Closed, m))
 	}
 	if until > 0 {
 		held.Until = m.now.Round(0).Add(until)
@@ -254,7 +235,7 @@ func (a *acquiring) leave() (left <-chan struct{}) {
 	case a.finished(): // with a grant
 		lease := driver.Lease{Name: d.name, Owner: a.grant.Owner, Token: a.grant.Token}
 		release := leaving(lease)
-		release.until = a.until
+		release.left, release.until = true, a.until
 		d.add(release)
 		delete(d.holds, lease.Owner)
 		return release.done

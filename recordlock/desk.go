@@ -43,9 +43,8 @@ type desk struct {
 	changed time.Time // when the holders were last seen to change
 	idle    time.Time // when the goroutine ended
 
-	doubt   *string            // the version from which a Swap of unknown outcome may still be executed; nil if none
-	watched string             // the version from which the desk awaits a change
-	unwatch context.CancelFunc // ends that; nil if there is nothing to end
+	doubt   *string // the version from which a Swap of unknown outcome may still be executed; nil if none
+	watches bool    // a goroutine awaits a change of the record
 }
 
 // hold is an acquisition of this process whose holder is notified if it is lost.
@@ -58,9 +57,8 @@ type hold struct {
 
 // snapshot is a state of the record.
 type snapshot struct {
-	state   *state // nil if it is not known
-	token   int64  // the last one
-	holders int
+	state   *state // nil before the first one; it is not changed
+	old     bool   // it must be read again
 	version string
 	number  int64 // of the request that showed it
 	at      time.Time
@@ -97,14 +95,15 @@ func (d *desk) ring() {
 
 // finish ends a job. The caller holds mu.
 func (d *desk) finish(j *job, err error) {
-	j.err, j.ended = err, true
+	j.err = err
 	close(j.done)
 	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
 }
 
 // run works until there is nothing to do.
 func (d *desk) run() {
-	ctx := d.engine.ctx
+	ctx, cancel := context.WithCancel(d.engine.ctx)
+	defer cancel()
 	conflicts, pause := 0, retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
 	for {
 		if !d.busy() {
@@ -136,7 +135,7 @@ func (d *desk) busy() bool {
 	defer d.mu.Unlock()
 	now := time.Now()
 	for _, j := range slices.Clone(d.jobs) {
-		if !j.until.IsZero() && now.After(j.until) || j.ended {
+		if j.left && now.After(j.until) {
 			d.finish(j, errGone)
 		}
 	}
@@ -145,10 +144,7 @@ func (d *desk) busy() bool {
 			delete(d.holds, owner)
 		}
 	}
-	d.works = len(d.jobs)+len(d.holds) > 0
-	if d.idle = now; !d.works {
-		d.stop()
-	}
+	d.works, d.idle = len(d.jobs)+len(d.holds) > 0, now
 	return d.works
 }
 

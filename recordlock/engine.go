@@ -145,7 +145,7 @@ func (e *Engine) Detach(lease driver.Lease) {
 
 // Break ends all acquisitions of name and its minimum hold; see [driver.Breaker].
 func (e *Engine) Break(ctx context.Context, name, reason string) (token int64, err error) {
-	return e.end(ctx, name, &breaking{reason: cut(reason)})
+	return e.end(ctx, name, "", reason)
 }
 
 // BreakOwner ends one acquisition of name; see [driver.OwnerBreaker].
@@ -153,14 +153,16 @@ func (e *Engine) BreakOwner(ctx context.Context, name, owner, reason string) (to
 	if owner == "" {
 		return 0, notHeld(name)
 	}
-	return e.end(ctx, name, &breaking{owner: owner, reason: cut(reason)})
+	return e.end(ctx, name, owner, reason)
 }
 
-func (e *Engine) end(ctx context.Context, name string, b *breaking) (token int64, err error) {
+func (e *Engine) end(ctx context.Context, name, owner, reason string) (token int64, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	if err := e.do(ctx, name, &job{apply: b.apply}); err != nil {
+	b := &breaking{owner: owner, reason: cut(reason)}
+	b.apply = b.end
+	if err := e.do(ctx, name, &b.job); err != nil {
 		return 0, err
 	}
 	return b.token, nil

@@ -21,19 +21,32 @@ const (
 
 // job is one request of a process for one name. Its desk's mutex guards its fields.
 type job struct {
-	// apply applies the job to a state. It may be called again with a newer one. unsure means that
-	// the store may have executed an earlier attempt.
-	apply    func(st *state, m moment, unsure bool) (answer, error)
+	// apply applies the job to a state. It may be called again with a newer one.
+	apply    func(st *state, m moment) (answer, error)
+	answer   answer     // of the last call
+	answered error      // the same
 	acquires *acquiring // nil for the jobs that do something else
 
-	until  time.Time     // when it is given up although it may not be done; zero means never
 	after  int64         // the number of the desk's last request when it arrived; what refuses it must be newer
 	sent   bool          // a Swap was sent that has its changes
 	unsure bool          // the outcome of such a Swap is unknown
-	ended  bool          // its caller has gone
+	left   bool          // its caller has gone
+	until  time.Time     // when it is given up then, although it may not be done
 	done   chan struct{} // closed when err is set
 	err    error
 	heard  driver.Waited // what the store has answered to it
+}
+
+// writes reports whether the job has changed the state that it was applied to.
+func (j *job) writes() bool { return j.answer == joins || j.answer == stored }
+
+// rank is 0 for the jobs that end something or keep a lease, for which others wait, and 1 for those
+// that acquire.
+func (j *job) rank() int {
+	if j.acquires == nil || j.left {
+		return 0
+	}
+	return 1
 }
 
 // finished reports whether the job is done.
@@ -50,7 +63,7 @@ func notHeld(name string) error { return fmt.Errorf("%w: %q", driver.ErrNotHeld,
 
 // renewal returns a job that renews a lease.
 func (d *desk) renewal(l driver.Lease) *job {
-	return &job{apply: func(st *state, m moment, _ bool) (answer, error) {
+	return &job{apply: func(st *state, m moment) (answer, error) {
 		h := st.holder(l.Owner)
 		if h == nil || h.Token != l.Token {
 			return refused, notHeld(st.Name)
@@ -65,22 +78,24 @@ func (d *desk) renewal(l driver.Lease) *job {
 
 // leaving returns a job that ends an acquisition.
 func leaving(l driver.Lease) *job {
-	return &job{apply: func(st *state, _ moment, unsure bool) (answer, error) {
+	j := &job{}
+	j.apply = func(st *state, _ moment) (answer, error) {
 		h := st.holder(l.Owner)
 		switch {
 		case h != nil && h.Token == l.Token:
 			st.remove(l.Owner)
 			return stored, nil
-		case unsure:
+		case j.unsure:
 			return refused, nil // an earlier attempt has ended it
 		}
 		return refused, notHeld(st.Name)
-	}}
+	}
+	return j
 }
 
 // resizing returns a job that sets the limit of a name.
 func resizing(limit int) *job {
-	return &job{apply: func(st *state, _ moment, _ bool) (answer, error) {
+	return &job{apply: func(st *state, _ moment) (answer, error) {
 		if st.Limit == limit {
 			return refused, nil
 		}
@@ -91,16 +106,17 @@ func resizing(limit int) *job {
 
 // breaking is a break of the acquisition of one owner, or of all if owner is empty.
 type breaking struct {
+	job
 	owner, reason string
 	targets       []string
 	closed        int64 // the beat of the minimum hold
 	token         int64 // the result
 }
 
-// apply ends acquisitions. If it is repeated after an attempt of unknown outcome, it ends only those
+// end ends acquisitions. If it is repeated after an attempt of unknown outcome, it ends only those
 // that it has found before, and no successor.
-func (b *breaking) apply(st *state, m moment, unsure bool) (answer, error) {
-	if !unsure {
+func (b *breaking) end(st *state, m moment) (answer, error) {
+	if !b.unsure {
 		b.targets, b.closed = nil, 0
 		for _, h := range st.Holders {
 			if b.owner == "" || b.owner == h.Owner {
@@ -117,11 +133,10 @@ func (b *breaking) apply(st *state, m moment, unsure bool) (answer, error) {
 	if st.Closed != nil && st.Closed.Beat == b.closed {
 		st.Closed = nil
 	}
-	st.Last = max(st.Last, b.token)
-	b.token = st.issue(m)
 	for _, owner := range b.targets {
 		st.remove(owner)
 	}
+	b.token = st.issue(m)
 	st.Broken, st.Reason = b.token, b.reason
 	return stored, nil
 }
@@ -148,7 +163,7 @@ func (d *desk) await(ctx context.Context, j *job) error {
 	if j.finished() {
 		return j.err
 	}
-	j.ended = true
+	j.left = true
 	d.ring()
 	_, trouble := j.heard.Last()
 	return unavailable(errors.Join(trouble, ctx.Err()))

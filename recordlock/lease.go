@@ -6,10 +6,10 @@ import (
 
 // lease is what a record says about a lease: its length and its last renewal, by three clocks.
 type lease struct {
-	TTL   int64 `json:"ttl"`             // microseconds
-	Beat  int64 `json:"beat"`            // changes with every renewal
+	TTL   int64 `json:"ttl,omitempty"`   // microseconds
+	Beat  int64 `json:"beat,omitempty"`  // changes with every renewal
 	Store int64 `json:"store,omitempty"` // the store's clock, at the latest, in microseconds since 1970; 0 is unknown
-	Wall  int64 `json:"wall"`            // the wall clock of the process that renewed
+	Wall  int64 `json:"wall,omitempty"`  // the wall clock of the process that renewed
 }
 
 // renew starts the lease again at m, which is before the record is written.
@@ -31,10 +31,31 @@ type moment struct {
 	earliest, latest time.Time // the bounds
 }
 
-// sighting is when a process saw a beat for the first time.
+// sightings are the beats that a process has seen in one record, and when it saw each first. An
+// owner is a UUID, and the id of a client is shorter.
+type sightings map[string]sighting
+
 type sighting struct {
 	beat int64
 	at   time.Time
+}
+
+// minimum is the key of the minimum hold in sightings.
+const minimum = "minimum hold"
+
+// note records the beats of a state that arrived at a time.
+func (s sightings) note(st *state, at time.Time) {
+	all := st.leases()
+	for id := range s {
+		if _, stays := all[id]; !stays {
+			delete(s, id)
+		}
+	}
+	for id, l := range all {
+		if old, ok := s[id]; !ok || old.beat != l.Beat {
+			s[id] = sighting{l.Beat, at}
+		}
+	}
 }
 
 // left returns how long a lease still runs, at most, if it is not renewed. It is over when
@@ -43,43 +64,16 @@ type sighting struct {
 //     counts from before it sent that beat, so its lease has ended before;
 //   - or the TTL has passed since the beat by the store's clock and also by the wall clocks. The
 //     lease is safe if one of the two is wrong.
-func (m moment) left(l lease, seen sighting) time.Duration {
+func (s sightings) left(id string, l lease, m moment) time.Duration {
 	ttl := micros(l.TTL + 2) // the record has rounded off less than two microseconds
-	left := ttl - m.now.Sub(seen.at)
+	left := ttl
+	if seen, ok := s[id]; ok && seen.beat == l.Beat {
+		left -= m.now.Sub(seen.at)
+	}
 	if m.known && l.Store != 0 {
 		byStore := ttl - m.earliest.Sub(time.UnixMicro(l.Store))
 		byWall := ttl - m.now.Round(0).Sub(time.UnixMicro(l.Wall))
 		left = min(left, max(byStore, byWall))
 	}
 	return left
-}
-
-// sightings are the beats that a process has seen in one record.
-type sightings map[string]sighting
-
-// Keys of sightings. An owner is a UUID, and the id of a client is shorter.
-const minimum = "minimum hold"
-
-// note records the beats of a state that arrived at a time.
-func (s sightings) note(st *state, at time.Time) {
-	stays := map[string]bool{}
-	for id, l := range st.leases() {
-		stays[id] = true
-		if old, ok := s[id]; !ok || old.beat != l.Beat {
-			s[id] = sighting{l.Beat, at}
-		}
-	}
-	for id := range s {
-		if !stays[id] {
-			delete(s, id)
-		}
-	}
-}
-
-// of returns the sighting of a lease. One that was not noted counts from now.
-func (s sightings) of(id string, l lease, m moment) sighting {
-	if seen, ok := s[id]; ok && seen.beat == l.Beat {
-		return seen
-	}
-	return sighting{l.Beat, m.now}
 }

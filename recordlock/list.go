@@ -75,7 +75,7 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 	for _, h := range st.Holders {
 		s.Holders = append(s.Holders, driver.Holder{
 			Identity: h.identity(), Owner: h.Owner, Token: h.Token, Since: h.since(), Weight: h.Weight,
-			TTL: min(m.left(h.lease, seen.of(h.Owner, h.lease, m)), micros(h.TTL)), Lease: micros(h.TTL),
+			TTL: min(seen.left(h.Owner, h.lease, m), micros(h.TTL)), Lease: micros(h.TTL),
 		})
 		s.Mode, s.Limit = h.mode(), h.Limit
 	}
@@ -89,7 +89,7 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 		s.Limit = st.Limit
 	}
 	if st.Closed != nil {
-		s.NotBefore = m.now.Round(0).Add(m.left(*st.Closed, seen.of(minimum, *st.Closed, m)))
+		s.NotBefore = m.now.Round(0).Add(seen.left(minimum, *st.Closed, m))
 	}
 	return s
 }

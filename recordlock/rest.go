@@ -40,7 +40,7 @@ func (d *desk) rest(ctx context.Context) {
 	if !poll.IsZero() && !time.Now().Before(poll) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.last.state = nil
+		d.last.old = true
 	}
 }
 
@@ -54,7 +54,7 @@ func (d *desk) plan() (poll, until time.Time) {
 			*t = o
 		}
 	}
-	if d.last.state == nil { // read it at once
+	if d.last.old { // read it at once
 		return time.Now(), time.Time{}
 	}
 	for _, h := range d.holds {
@@ -83,7 +83,7 @@ func (d *desk) plan() (poll, until time.Time) {
 // pauseOf returns the pause between two reads for a waiter. It grows with the time for which the
 // holders have not changed and with the place of the waiter.
 func (d *desk) pauseOf(a *acquiring) time.Duration {
-	place := d.last.state.place(a.entry.Owner)
+	place := find(d.last.state.Waiters, a.me.Owner)
 	if place < 0 || place >= farPlaces {
 		place = farPlaces - 1
 	}
@@ -100,55 +100,40 @@ func (d *desk) jittered(pause time.Duration) time.Duration {
 	return pause*3/4 + retry.Jitter(pause/2)
 }
 
-// follow waits in the background for the next change of the record.
+// follow awaits the next change of the record in the background.
 func (d *desk) follow(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	version := d.last.version
-	if d.unwatch != nil && d.watched == version {
+	if d.watches {
 		return
 	}
-	d.stop()
-	ctx, d.unwatch = context.WithCancel(ctx)
-	d.watched = version
 	d.number++
-	number := d.number
-	d.engine.start(func() { // ends when the record has changed, or when the desk cancels it
-		for pause := retry.NewBackoff(100*time.Millisecond, 5*time.Second); ; {
-			rec, err := d.engine.awaiter.Await(ctx, d.key, version)
-			if arrived := time.Now(); err == nil && ctx.Err() == nil {
-				d.hear(version, rec, number, arrived)
-				return
-			}
-			if !pause.Wait(ctx) {
-				return
-			}
+	version, number := d.last.version, d.number
+	d.watches = d.engine.start(func() { // ends when the record has changed, or with run
+		pause := retry.NewBackoff(100*time.Millisecond, 5*time.Second)
+		rec, err := d.engine.awaiter.Await(ctx, d.key, version)
+		for err != nil && pause.Wait(ctx) {
+			rec, err = d.engine.awaiter.Await(ctx, d.key, version)
 		}
+		d.hear(version, rec, err, number, time.Now())
 	})
 }
 
 // hear keeps a change that was reported after a version, unless the desk has seen another one
 // since. An older state than the last one could lack holders of this process.
-func (d *desk) hear(version string, rec driver.Record, number int64, arrived time.Time) {
-	st, err := decode(d.name, rec.Value)
+func (d *desk) hear(version string, rec driver.Record, err error, number int64, arrived time.Time) {
+	st, wrong := decode(d.name, rec.Value)
 	var lost []func()
 	defer func() { callAll(lost) }() // without the mutex
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.last.version != version || d.last.state == nil {
-		return
-	}
-	d.stop()
-	if d.last.state = nil; err == nil { // if it is wrong, reading it returns the error
-		lost = d.took(st, rec.Version, number, arrived)
-	}
+	d.watches = false
 	d.ring()
-}
-
-// stop ends follow. The caller holds mu.
-func (d *desk) stop() {
-	if d.unwatch != nil {
-		d.unwatch()
-		d.unwatch = nil
+	switch {
+	case err != nil || d.last.version != version || d.last.old:
+	case wrong != nil:
+		d.last.old = true // reading it returns the error
+	default:
+		lost = d.took(st, rec.Version, number, arrived)
 	}
 }

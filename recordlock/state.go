@@ -24,15 +24,15 @@ type state struct {
 	Last    int64            `json:"last"`              // the last token
 	Limit   int              `json:"limit,omitempty"`   // set by Resize; 0 is the limit of the requests
 	Closed  *lease           `json:"closed,omitempty"`  // the minimum hold; nobody renews it
-	Holders []holder         `json:"holders,omitempty"` // oldest first
-	Waiters []waiter         `json:"waiters,omitempty"` // next first
-	Clients map[string]lease `json:"clients,omitempty"` // the processes with waiters; their places last as long
+	Holders []claim          `json:"holders,omitempty"` // by token
+	Waiters []claim          `json:"waiters,omitempty"` // by ticket: the next one is the first
+	Clients map[string]lease `json:"clients,omitempty"` // the desks with waiters; their places last as long
 	Broken  int64            `json:"broken,omitempty"`  // the token of the last break
 	Reason  string           `json:"reason,omitempty"`  // of the last break
 }
 
-// entry is a request in a record.
-type entry struct {
+// claim is a request in a record: a holder, or a waiter.
+type claim struct {
 	Owner  string `json:"owner"`
 	Shared bool   `json:"shared,omitempty"`
 	Limit  int    `json:"limit,omitempty"`
@@ -44,18 +44,12 @@ type entry struct {
 	Trace  string `json:"trace,omitempty"`
 	Kind   string `json:"kind,omitempty"`
 	Most   int64  `json:"max_hold_ms,omitempty"` // what the holder intends; nothing enforces it here
-}
 
-type holder struct {
-	entry
-	Token int64 `json:"token"`
-	lease
-}
+	Token int64 `json:"token,omitempty"` // of a holder
+	lease       // of a holder
 
-type waiter struct {
-	entry
-	Ticket int64  `json:"ticket"`
-	Client string `json:"client"`
+	Ticket int64  `json:"ticket,omitempty"` // of a waiter
+	Client string `json:"client,omitempty"` // of a waiter: its desk
 }
 
 // decode reads the value of a record. No value is a name that nobody uses.
@@ -79,8 +73,10 @@ func decode(name string, value []byte) (*state, error) {
 // clone returns a copy that can be changed.
 func (st *state) clone() *state {
 	c := *st
-	c.Holders, c.Waiters = slices.Clone(st.Holders), slices.Clone(st.Waiters)
-	c.Clients = maps.Clone(st.Clients)
+	c.Holders, c.Waiters, c.Clients = slices.Clone(st.Holders), slices.Clone(st.Waiters), maps.Clone(st.Clients)
+	if c.Clients == nil {
+		c.Clients = map[string]lease{}
+	}
 	return &c
 }
 
@@ -101,59 +97,48 @@ func (st *state) leases() map[string]lease {
 func (st *state) prune(m moment, seen sightings) (next time.Duration) {
 	over := map[string]bool{}
 	for id, l := range st.leases() {
-		left := m.left(l, seen.of(id, l, m))
+		left := seen.left(id, l, m)
 		over[id] = left <= 0
 		if left > 0 && (next == 0 || left < next) {
 			next = left
 		}
 	}
-	st.Holders = slices.DeleteFunc(st.Holders, func(h holder) bool { return over[h.Owner] })
+	st.Holders = slices.DeleteFunc(st.Holders, func(h claim) bool { return over[h.Owner] })
 	maps.DeleteFunc(st.Clients, func(id string, _ lease) bool { return over[id] })
-	st.Waiters = slices.DeleteFunc(st.Waiters, func(w waiter) bool { _, lives := st.Clients[w.Client]; return !lives })
+	st.Waiters = slices.DeleteFunc(st.Waiters, func(w claim) bool { _, lives := st.Clients[w.Client]; return !lives })
 	if over[minimum] {
 		st.Closed = nil
 	}
 	return next
 }
 
-// holder returns the holder with an owner, or nil.
-func (st *state) holder(owner string) *holder {
-	for i := range st.Holders {
-		if st.Holders[i].Owner == owner {
-			return &st.Holders[i]
-		}
-	}
-	return nil
+// find returns the index of an owner among holders or waiters, or -1.
+func find(claims []claim, owner string) int {
+	return slices.IndexFunc(claims, func(c claim) bool { return c.Owner == owner })
 }
 
-// place returns the place of a waiter, 0 for the next one, or -1.
-func (st *state) place(owner string) int {
-	return slices.IndexFunc(st.Waiters, func(w waiter) bool { return w.Owner == owner })
+// holder returns the holder with an owner, or nil.
+func (st *state) holder(owner string) *claim {
+	if i := find(st.Holders, owner); i >= 0 {
+		return &st.Holders[i]
+	}
+	return nil
 }
 
 // remove removes the holder or waiter with an owner, and reports whether there was one.
 func (st *state) remove(owner string) bool {
 	before := len(st.Holders) + len(st.Waiters)
-	st.Holders = slices.DeleteFunc(st.Holders, func(h holder) bool { return h.Owner == owner })
-	st.Waiters = slices.DeleteFunc(st.Waiters, func(w waiter) bool { return w.Owner == owner })
+	those := func(c claim) bool { return c.Owner == owner }
+	st.Holders, st.Waiters = slices.DeleteFunc(st.Holders, those), slices.DeleteFunc(st.Waiters, those)
 	return len(st.Holders)+len(st.Waiters) < before
 }
 
 // checkLimit returns the error of a request whose limit differs from that of the others.
-func (st *state) checkLimit(e entry) error {
-	if !e.Shared {
-		return nil
-	}
-	for i := range len(st.Holders) + len(st.Waiters) {
-		o := e
-		if i < len(st.Holders) {
-			o = st.Holders[i].entry
-		} else {
-			o = st.Waiters[i-len(st.Holders)].entry
-		}
-		agreed := o.Limit == e.Limit || st.Limit > 0 && o.Limit > 0 && e.Limit > 0
-		if o.Shared && !agreed {
-			return driver.LimitError(st.Name, o.Limit, e.Limit)
+func (st *state) checkLimit(c claim) error {
+	for _, o := range slices.Concat(st.Holders, st.Waiters) {
+		agreed := o.Limit == c.Limit || st.Limit > 0 && o.Limit > 0 && c.Limit > 0
+		if c.Shared && o.Shared && !agreed {
+			return driver.LimitError(st.Name, o.Limit, c.Limit)
 		}
 	}
 	return nil
@@ -161,27 +146,16 @@ func (st *state) checkLimit(e entry) error {
 
 // fits reports whether a request may hold the name now, beside the holders and all waiters before a
 // place. A waiter that does not fit keeps those behind it from being granted.
-func (st *state) fits(e entry, place int) bool {
-	if st.Closed != nil {
-		return false
-	}
-	taken := 0
-	exclusive := false
-	enter := func(e entry) bool {
-		fits := taken == 0 || !exclusive && e.Shared && (e.Limit == 0 || taken+e.units() <= cmp.Or(st.Limit, e.Limit))
-		taken += e.units()
-		exclusive = exclusive || !e.Shared
-		return fits
-	}
-	for _, h := range st.Holders {
-		enter(h.entry)
-	}
-	for _, w := range st.Waiters[:place] {
-		if !enter(w.entry) {
+func (st *state) fits(c claim, place int) bool {
+	taken, exclusive := 0, false
+	for _, o := range slices.Concat(st.Holders, st.Waiters[:place], []claim{c}) {
+		if taken > 0 && (exclusive || !o.Shared || o.Limit > 0 && taken+o.units() > cmp.Or(st.Limit, o.Limit)) {
 			return false
 		}
+		taken += o.units()
+		exclusive = !o.Shared
 	}
-	return enter(e)
+	return st.Closed == nil
 }
 
 // issue returns a number greater than all earlier ones. It is not below the clocks, so that a
@@ -195,20 +169,20 @@ func (st *state) issue(m moment) int64 {
 }
 
 // units returns how much of a limit a request takes.
-func (e entry) units() int { return max(1, e.Weight) }
+func (c claim) units() int { return max(1, c.Weight) }
 
-func (e entry) mode() driver.Mode {
-	if e.Shared {
+func (c claim) mode() driver.Mode {
+	if c.Shared {
 		return driver.Shared
 	}
 	return driver.Exclusive
 }
 
-func (e entry) identity() driver.Identity {
-	return driver.Identity{Host: e.Host, PID: e.PID, Note: e.Note, Trace: e.Trace, Kind: e.Kind, MaxHold: time.Duration(e.Most) * time.Millisecond}
+func (c claim) identity() driver.Identity {
+	return driver.Identity{Host: c.Host, PID: c.PID, Note: c.Note, Trace: c.Trace, Kind: c.Kind, MaxHold: time.Duration(c.Most) * time.Millisecond}
 }
 
-func (e entry) since() time.Time { return time.UnixMicro(e.Since) }
+func (c claim) since() time.Time { return time.UnixMicro(c.Since) }
 
 // lone returns how long the record of a name is kept that nobody uses, or 0 if it is in use or has
 // a limit. Later tokens are greater since they are not below the clock by which the record expires.

@@ -19,14 +19,7 @@ type change struct {
 	version string // the version that it replaces
 	moment  moment // from before it is sent
 	issues  bool   // it issues a token
-	results []result
-}
-
-type result struct {
-	job    *job
-	left   bool // the caller of an acquire had gone
-	answer answer
-	err    error
+	jobs    []*job // those that were applied
 }
 
 // step applies all jobs to the record once. It reads the record if it is not known, or if a job is
@@ -59,7 +52,7 @@ var errNoClock = fmt.Errorf("%w: the store's clock could not be read", driver.Er
 func (d *desk) apply(m moment) (c *change, old bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.last.state == nil {
+	if d.last.state == nil || d.last.old {
 		return nil, true
 	}
 	st := d.last.state.clone()
@@ -67,14 +60,14 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 	if left := st.prune(m, d.seen); left > 0 {
 		d.next = m.now.Add(left)
 	}
-	c = &change{state: st, version: d.last.version, moment: m}
+	c = &change{state: st, version: d.last.version, moment: m, jobs: slices.Clone(d.jobs)}
+	slices.SortStableFunc(c.jobs, func(a, b *job) int { return cmp.Compare(a.rank(), b.rank()) })
 	// A Swap of unknown outcome must find another version if the store executes it later.
 	changed := d.doubt != nil
-	for _, j := range slices.Concat(d.enders(true), d.enders(false)) { // a release frees the name for a waiter
-		a, err := j.apply(st, m, j.unsure)
-		c.results = append(c.results, result{j, j.acquires != nil && j.acquires.left, a, err})
-		changed = changed || a == joins || a == stored
-		old = old || a == refused && d.last.number <= j.after
+	for _, j := range c.jobs {
+		j.answer, j.answered = j.apply(st, m)
+		changed = changed || j.writes()
+		old = old || j.answer == refused && d.last.number <= j.after
 	}
 	if changed = d.keepPlaces(st, m, changed) || changed; !changed {
 		if !old {
@@ -83,28 +76,18 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 		return nil, old
 	}
 	c.issues = st.Last != d.last.state.Last
-	for _, r := range c.results {
-		r.job.sent = r.job.sent || r.answer == joins || r.answer == stored
+	for _, j := range c.jobs {
+		j.sent = j.sent || j.writes()
 	}
 	return c, false
-}
-
-// enders returns the jobs that end something, or the others. The caller holds mu.
-func (d *desk) enders(those bool) (jobs []*job) {
-	for _, j := range d.jobs {
-		if !j.ended && (j.acquires == nil) == those {
-			jobs = append(jobs, j)
-		}
-	}
-	return jobs
 }
 
 // keepPlaces renews the places of the desk among the waiters when that is due, or if the state is
 // stored anyway. It reports whether it is due. It removes places that nobody needs: those of requests
 // that could not leave in time, and would be kept otherwise. The caller holds mu.
 func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
-	st.Waiters = slices.DeleteFunc(st.Waiters, func(w waiter) bool {
-		return w.Client == d.id && !slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.entry.Owner == w.Owner })
+	st.Waiters = slices.DeleteFunc(st.Waiters, func(w claim) bool {
+		return w.Client == d.id && !slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.me.Owner == w.Owner })
 	})
 	waiting := map[string]bool{}
 	for _, w := range st.Waiters {
@@ -117,49 +100,34 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 	l := st.Clients[d.id]
 	due := m.now.Sub(d.beat) >= micros(l.TTL)/3
 	if due || anyway {
-		l.TTL = d.placeTTL(len(waiting)).Microseconds()
+		l.TTL = (placeTTL + time.Duration(len(waiting))*morePlace).Microseconds()
 		l.renew(m)
-		if st.Clients == nil {
-			st.Clients = map[string]lease{}
-		}
 		st.Clients[d.id] = l
 	}
 	return due
 }
 
-// The places of a process last for its shortest TTL if it does not renew them, within these bounds,
-// and longer the more processes write the record.
+// The places of a process last so long if it does not renew them, and longer the more processes
+// write the record.
 const (
-	minPlace  = 2 * time.Second
-	maxPlace  = 5 * time.Second
+	placeTTL  = 4 * time.Second
 	morePlace = 250 * time.Millisecond
 )
 
-// placeTTL returns how long the places of this process last. The caller holds mu.
-func (d *desk) placeTTL(processes int) time.Duration {
-	ttl := maxPlace
-	for _, j := range d.jobs {
-		if j.acquires != nil {
-			ttl = min(ttl, max(j.acquires.req.TTL, minPlace))
-		}
-	}
-	return ttl + time.Duration(processes)*morePlace
-}
-
 // settle gives the jobs their answers. The caller holds mu.
 func (d *desk) settle(c *change) {
-	for _, r := range c.results {
-		if r.job.finished() {
-			continue // its caller has gone
-		}
-		if a := r.job.acquires; a != nil {
-			if a.left && !r.left {
-				continue // the next step removes what this one has stored
+	for _, j := range c.jobs {
+		a := j.acquires
+		switch {
+		case j.finished(): // its caller has gone
+		case j.left && a != nil && j.answered != errGone: // the next step removes what this one has stored
+		case j.answer == refused, j.answer == stored:
+			if a != nil && j.answered == nil && a.req.OnLost != nil {
+				d.holds[a.me.Owner] = &hold{token: a.grant.Token, until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
 			}
-			a.settle(d, r.answer, c)
-		}
-		if r.answer == refused || r.answer == stored {
-			d.finish(r.job, r.err)
+			d.finish(j, j.answered)
+		default:
+			a.queue(c.state)
 		}
 	}
 }
@@ -174,7 +142,7 @@ func (d *desk) call(ctx context.Context, request func(context.Context) error) (n
 	for _, h := range d.holds {
 		limit = min(limit, max(h.ttl/4, minTTL))
 	}
-	if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires == nil || j.acquires.left }) {
+	if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.rank() == 0 }) {
 		room = d.engine.urgent // it keeps a lease, or others wait for it
 	}
 	d.mu.Unlock()
@@ -227,10 +195,10 @@ func (d *desk) took(st *state, version string, number int64, at time.Time) (lost
 	if d.doubt != nil && *d.doubt != version {
 		d.doubt = nil
 	}
-	if d.last.token != st.Last || d.last.holders != len(st.Holders) {
+	if before := d.last.state; before == nil || before.Last != st.Last || len(before.Holders) != len(st.Holders) {
 		d.changed = at
 	}
-	d.last = snapshot{st, st.Last, len(st.Holders), version, number, at}
+	d.last = snapshot{st, false, version, number, at}
 	d.seen.note(st, at)
 	return d.lost(st, at)
 }
@@ -278,10 +246,10 @@ func (d *desk) store(ctx context.Context, c *change) error {
 	case errors.Is(err, driver.ErrConflict):
 	case !final(err): // it may have been stored, or may still be
 		d.doubt = &c.version
-		for _, r := range c.results {
-			r.job.unsure = r.job.unsure || r.answer == joins || r.answer == stored
+		for _, j := range c.jobs {
+			j.unsure = j.unsure || j.writes()
 		}
 	}
-	d.last.state = nil
+	d.last.old = true
 	return err
 }
