@@ -228,7 +228,7 @@ func (a *acquiring) leave() (left <-chan struct{}) {
 		return a.done
 	}
 	if !d.sent.IsZero() && time.Since(d.sent) > silence {
-		a.heard.Unavailable(context.Background(), errSilent)
+		a.heard.Unavailable(context.Background(), fmt.Errorf("%w: the store does not answer", driver.ErrUnavailable))
 	}
 	a.left, a.until = true, time.Now().Add(max(a.req.TTL, callLimit))
 	switch {

@@ -3,7 +3,6 @@ package recordlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,12 +13,10 @@ import (
 
 const (
 	callLimit = 5 * time.Second // how long a request to the store may take
-	silence   = time.Second     // a request that takes longer means that the store does not answer
+	silence   = time.Second     // one that takes longer means that the store does not answer
 
 	conflictPause = 5 * time.Millisecond // for each conflict in a row, of the longest pause after it
 )
-
-var errSilent = fmt.Errorf("%w: the store does not answer", driver.ErrUnavailable)
 
 // desk makes the requests of this process for one name, one at a time. While it has jobs, waiters,
 // or holders to notify, a goroutine applies all of its jobs to a copy of the record and stores that.
@@ -35,7 +32,7 @@ type desk struct {
 	holds   map[string]*hold
 	works   bool      // the goroutine runs
 	number  int64     // of the last request to the store
-	sent    time.Time // when the request to the store that has no answer was sent; zero if there is none
+	sent    time.Time // when that was sent; zero if it was answered
 	last    snapshot
 	next    time.Time // when a lease in it ends; zero if there is none
 	seen    sightings
@@ -105,15 +102,9 @@ func (d *desk) run() {
 	ctx, cancel := context.WithCancel(d.engine.ctx)
 	defer cancel()
 	conflicts, pause := 0, retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
-	for {
-		if !d.busy() {
-			return
-		}
+	for d.busy(ctx) {
 		err := d.step(ctx)
 		switch {
-		case ctx.Err() != nil:
-			d.close()
-			return
 		case errors.Is(err, driver.ErrConflict):
 			retry.Sleep(ctx, retry.Jitter(time.Duration(min(conflicts, 20))*conflictPause)) // the first may be due to an old state
 			conflicts++
@@ -128,14 +119,17 @@ func (d *desk) run() {
 	}
 }
 
-// busy removes the jobs whose callers have gone, and reports whether the goroutine still has
-// something to do.
-func (d *desk) busy() bool {
+// busy removes the jobs whose callers have gone, or all when the engine is closed. It reports whether
+// the goroutine still has something to do.
+func (d *desk) busy(ctx context.Context) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	for _, j := range slices.Clone(d.jobs) {
-		if j.left && now.After(j.until) {
+		switch {
+		case ctx.Err() != nil:
+			d.finish(j, errClosed)
+		case j.left && now.After(j.until):
 			d.finish(j, errGone)
 		}
 	}
@@ -144,18 +138,8 @@ func (d *desk) busy() bool {
 			delete(d.holds, owner)
 		}
 	}
-	d.works, d.idle = len(d.jobs)+len(d.holds) > 0, now
+	d.works, d.idle = ctx.Err() == nil && len(d.jobs)+len(d.holds) > 0, now
 	return d.works
-}
-
-// close ends all jobs, since the engine is closed.
-func (d *desk) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.works = false
-	for _, j := range slices.Clone(d.jobs) {
-		d.finish(j, errClosed)
-	}
 }
 
 // fail tells the jobs that the store has failed. Those that a retry does not help are done.

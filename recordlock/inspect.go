@@ -19,13 +19,6 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	for _, name := range t.Names() {
-		for _, key := range []string{name, e.key(name)} {
-			if rec, err := e.records.Get(ctx, key); err == nil && rec.Version != "" {
-				_, _ = e.records.Swap(ctx, key, nil, rec.Version, time.Microsecond) // it expires at once
-			}
-		}
-	}
 	clock, err := inspect.ReadClock(func() (earliest, latest time.Time, err error) { return e.records.Clock(ctx) })
 	switch {
 	case errors.Is(err, driver.ErrUnsupported):

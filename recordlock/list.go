@@ -41,22 +41,17 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	return list, errors.Join(broken...)
 }
 
-// find reads the records that a query may match.
-func (e *Engine) find(ctx context.Context, q driver.Query) (records []driver.Record, err error) {
-	if q.Exact {
-		if driver.CheckName(q.Prefix) != nil {
-			return nil, nil // an invalid name cannot be held
-		}
-		rec, err := e.records.Get(ctx, e.key(q.Prefix))
-		return []driver.Record{rec}, err
+// find reads the records that a query may match: all of them unless it names one, since the keys of
+// long names do not begin with them.
+func (e *Engine) find(ctx context.Context, q driver.Query) ([]driver.Record, error) {
+	switch {
+	case !q.Exact:
+		return e.records.List(ctx, e.cfg.Prefix)
+	case driver.CheckName(q.Prefix) != nil:
+		return nil, nil // an invalid name cannot be held
 	}
-	if len(e.cfg.Prefix)+len(q.Prefix) <= maxKey && !strings.HasPrefix(q.Prefix, long[:1]) {
-		if records, err = e.records.List(ctx, e.cfg.Prefix+q.Prefix); err != nil || q.Prefix == "" {
-			return records, err
-		}
-	}
-	rest, err := e.records.List(ctx, e.cfg.Prefix+long)
-	return append(records, rest...), err
+	rec, err := e.records.Get(ctx, e.key(q.Prefix))
+	return []driver.Record{rec}, err
 }
 
 // status returns the status of a name at m.
@@ -99,11 +94,5 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 func (d *desk) forgettable(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	keep := deskLife
-	if d.last.state != nil {
-		for _, l := range d.last.state.leases() {
-			keep = max(keep, deskLife+2*micros(l.TTL))
-		}
-	}
-	return !d.works && now.Sub(d.idle) > keep
+	return !d.works && now.Sub(d.idle) > deskLife && now.Sub(d.next) > deskLife
 }

@@ -312,9 +312,6 @@ func TestForeignRecords(t *testing.T) {
 			if rec, err := s.store.Records().Get(s.Context(), key); err != nil || rec.Version != version {
 				t.Errorf("%s was replaced by %q, %v", value, rec.Value, err)
 			}
-			if _, err := e.Records().Swap(s.Context(), key, nil, version, 0); !errors.Is(err, driver.ErrInvalid) {
-				t.Errorf("a program may write the record of a lock: %v", err)
-			}
 		})
 	}
 }

@@ -211,11 +211,9 @@ func (d *desk) lost(st *state, now time.Time) (callbacks []func()) {
 			continue
 		}
 		delete(d.holds, owner)
-		cause := fmt.Errorf("%w: the lease of %q has expired", driver.ErrLost, d.name)
+		cause := fmt.Errorf("%w: the lease of %q has expired, another process has adopted it, or its record was deleted", driver.ErrLost, d.name)
 		if now.Before(h.until) && h.token < st.Broken {
 			cause = fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, d.name, cmp.Or(st.Reason, "no reason given"))
-		} else if now.Before(h.until) {
-			cause = fmt.Errorf("%w: another process has adopted %q, or its record was deleted", driver.ErrLost, d.name)
 		}
 		callbacks = append(callbacks, func() { h.lost(cause) })
 	}
