@@ -299,6 +299,31 @@ func TestCachedRecord(t *testing.T) {
 	})
 }
 
+// A request that arrives while a read is on its way is not refused by what that shows: the name may
+// have been released before the request was made.
+func TestRefusalsAreReadAgain(t *testing.T) {
+	play(t, true, func(s scene) {
+		holder, _ := s.client()
+		g := s.acquire(holder, request())
+		e, l := s.client()
+		if _, err := e.Acquire(s.Context(), request()); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("got %v, want ErrHeld", err)
+		}
+		l.set(func(l *link) { l.after = time.Second })
+		refused := make(chan error, 1)
+		go func() { // ends when it is refused
+			_, err := e.Acquire(s.Context(), request())
+			refused <- err
+		}()
+		time.Sleep(500 * time.Millisecond) // the store has answered that request
+		s.ok(holder.Release(s.Context(), lease(g)))
+		_, err := e.Acquire(s.Context(), request())
+		if first := <-refused; (err == nil) == (first == nil) {
+			t.Errorf("got %v and %v, want one grant", first, err)
+		}
+	})
+}
+
 // A record that this version does not understand is refused and not overwritten.
 func TestForeignRecords(t *testing.T) {
 	for _, value := range []string{"{", `{"format":2}`, `{"format":1,"name":"another"}`} {

@@ -1,0 +1,81 @@
+package recordlock_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutant is a change of one file that makes the engine unsafe, and the test that must notice.
+type mutant struct {
+	what, file string
+	change     []string // pairs of a text that occurs once, and what replaces it
+	fails      string
+}
+
+var mutants = []mutant{
+	{"a lease counts from the sending of the request that showed it", "step.go", []string{
+		"number, d.sent = d.number, time.Now()", "sent := time.Now()\n\tnumber, d.sent = d.number, sent",
+		"return number, time.Now(), err", "return number, sent, err",
+	}, "TestLeaseCountsFromTheAnswer"},
+	{"there is no second write after an unknown outcome", "step.go", []string{
+		"changed := d.doubt != nil", "changed := false",
+	}, "TestSecondWriteAfterAnUnknownOutcome"},
+	{"a process that asks once trusts the store's clock alone", "lease.go", []string{
+		"max(byStore, byWall)", "byStore+0*byWall",
+	}, "TestOneShotTrustsNoClockAlone"},
+	{"a process that asks once trusts the wall clocks alone", "lease.go", []string{
+		"max(byStore, byWall)", "byWall+0*byStore",
+	}, "TestOneShotTrustsNoClockAlone"},
+	{"a request keeps the token of an attempt that was executed late", "acquire.go", []string{
+		"if st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost",
+		"if h := st.holder(a.me.Owner); h != nil {\n\t\ta.grant.Token, a.grant.Sent = h.Token, m.now\n\t\treturn stored, nil",
+	}, "TestFirstSwapArrivesLate"},
+	{"a token is issued while the store's clock cannot be read", "step.go", []string{
+		"c.issues && !m.known && !m.none", "false",
+	}, "TestNoTokenWithoutTheClock"},
+	{"a request is refused by a record that was read before it", "step.go", []string{
+		"old || j.answer == refused && d.last.number <= j.after", "old",
+	}, "TestRefusalsAreReadAgain"},
+}
+
+// TestMutants fails unless the tests of this package find each of the changes.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.what, func(t *testing.T) {
+			t.Parallel()
+			dir, err := os.Getwd()
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(source)
+			for i := 0; i < len(m.change); i += 2 {
+				if n := strings.Count(text, m.change[i]); n != 1 {
+					t.Fatalf("%s has %q %d times, want once", m.file, m.change[i], n)
+				}
+				text = strings.Replace(text, m.change[i], m.change[i+1], 1)
+			}
+			changed, overlay := filepath.Join(t.TempDir(), m.file), filepath.Join(t.TempDir(), "overlay.json")
+			replaced, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(dir, m.file): changed}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, content := range map[string]string{changed: text, overlay: string(replaced)} {
+				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := exec.Command("go", "test", "-vet=off", "-count=1", "-overlay", overlay, "-run", "^"+m.fails+"$", ".").CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "--- FAIL: "+m.fails) {
+				t.Errorf("%s did not fail: %v\n%s", m.fails, err, out)
+			}
+		})
+	}
+}
