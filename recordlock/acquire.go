@@ -95,7 +95,7 @@ func (a *acquiring) adopt(st *state, m moment) (answer, error) {
 func (a *acquiring) seat(st *state, m moment) (answer, error) {
 	st.remove(a.me.Owner)
 	h := a.me
-	h.Token, h.Since, h.TTL = st.issue(m), m.now.UnixMicro(), a.req.TTL.Microseconds()
+	h.Token, h.Since, h.TTL = st.issue(m), m.wall.UnixMicro(), a.req.TTL.Microseconds()
 	h.Ticket, h.Client = 0, ""
 	h.renew(m)
 	if a.req.MinHold > 0 {
@@ -112,7 +112,7 @@ func (a *acquiring) seat(st *state, m moment) (answer, error) {
 func (a *acquiring) join(st *state, m moment) (place int) {
 	w := a.me
 	if w.Ticket == 0 {
-		w.Since, w.Ticket = m.now.UnixMicro(), m.now.UnixMicro()
+		w.Since, w.Ticket = m.wall.UnixMicro(), m.wall.UnixMicro()
 		if n := len(st.Waiters); n > 0 {
 			w.Ticket = max(w.Ticket, st.Waiters[n-1].Ticket+1)
 		}
@@ -150,7 +150,7 @@ func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
 		until = max(until, d.seen.left(minimum, *st.Closed, m))
 	}
 	if until > 0 {
-		held.Until = m.now.Round(0).Add(until)
+		held.Until = m.wall.Add(until)
 	}
 	return held
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 )
 
 const (
@@ -27,6 +28,7 @@ type storeClock struct {
 	mu               sync.Mutex // guards the fields below
 	next             time.Time  // when to read again
 	sent, arrived    time.Time  // local times before and after the last reading; zero if there is none
+	wall             time.Time  // the wall clock at sent
 	earliest, latest time.Time  // the last reading
 	none             bool       // the store has no clock
 }
@@ -50,10 +52,10 @@ func (c *storeClock) moment(ctx context.Context) moment {
 func (c *storeClock) at(now time.Time) (m moment, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m = moment{now: now, none: c.none}
+	m = moment{now: now, wall: clock.Wall(now), none: c.none}
 	age := now.Sub(c.sent)
 	// After a suspend or a step, the wall clock and the monotonic clock disagree about the age.
-	step := now.Round(0).Sub(c.sent.Round(0)) - age
+	step := m.wall.Sub(c.wall) - age
 	m.known = !c.arrived.IsZero() && age < clockLife && step.Abs() < clockStep
 	switch {
 	case m.known:
@@ -79,7 +81,7 @@ func (c *storeClock) read(ctx context.Context) {
 	defer c.mu.Unlock()
 	switch c.none = errors.Is(err, driver.ErrUnsupported); {
 	case err == nil:
-		c.sent, c.arrived, c.earliest, c.latest = sent, arrived, earliest, latest
+		c.sent, c.wall, c.arrived, c.earliest, c.latest = sent, clock.Wall(sent), arrived, earliest, latest
 	case !c.none:
 		c.next = arrived.Add(clockRetry)
 	}

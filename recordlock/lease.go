@@ -14,8 +14,8 @@ type lease struct {
 
 // renew starts the lease again at m, which is before the record is written.
 func (l *lease) renew(m moment) {
-	l.Beat = max(l.Beat+1, m.now.UnixMicro()) // a process that returns does not repeat its beats
-	l.Wall, l.Store = m.now.UnixMicro(), 0
+	l.Beat = max(l.Beat+1, m.wall.UnixMicro()) // a process that returns does not repeat its beats
+	l.Wall, l.Store = m.wall.UnixMicro(), 0
 	if m.known {
 		l.Store = m.latest.UnixMicro()
 	}
@@ -25,7 +25,8 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 
 // moment is a reading of all clocks.
 type moment struct {
-	now              time.Time // of this process, with its monotonic reading
+	now              time.Time // of this process, by its monotonic clock
+	wall             time.Time // of this host
 	none             bool      // the store has no clock
 	known            bool      // whether the bounds of the store's clock are known
 	earliest, latest time.Time // the bounds
@@ -72,7 +73,7 @@ func (s sightings) left(id string, l lease, m moment) time.Duration {
 	}
 	if m.known && l.Store != 0 {
 		byStore := ttl - m.earliest.Sub(time.UnixMicro(l.Store))
-		byWall := ttl - m.now.Round(0).Sub(time.UnixMicro(l.Wall))
+		byWall := ttl - m.wall.Sub(time.UnixMicro(l.Wall))
 		left = min(left, max(byStore, byWall))
 	}
 	return left

@@ -84,7 +84,7 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 		s.Limit = st.Limit
 	}
 	if st.Closed != nil {
-		s.NotBefore = m.now.Round(0).Add(seen.left(minimum, *st.Closed, m))
+		s.NotBefore = m.wall.Add(seen.left(minimum, *st.Closed, m))
 	}
 	return s
 }

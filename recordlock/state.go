@@ -161,7 +161,7 @@ func (st *state) fits(c claim, place int) bool {
 // issue returns a number greater than all earlier ones. It is not below the clocks, so that a
 // record that was deleted or has expired does not start again at 1.
 func (st *state) issue(m moment) int64 {
-	st.Last = max(st.Last+1, m.now.UnixMicro())
+	st.Last = max(st.Last+1, m.wall.UnixMicro())
 	if m.known {
 		st.Last = max(st.Last, m.latest.UnixMicro())
 	}
@@ -191,7 +191,7 @@ func (st *state) lone(m moment) time.Duration {
 	if len(st.Holders) > 0 || len(st.Waiters) > 0 || st.Closed != nil || st.Limit > 0 {
 		return 0
 	}
-	keep, now := 24*time.Hour, m.now
+	keep, now := 24*time.Hour, m.wall
 	if m.known {
 		keep, now = 10*time.Minute, m.earliest
 	}

@@ -77,11 +77,8 @@ var kinds = map[string]kind{
 	"mariadb": {
 		start: startMariaDB,
 		url:   "mariadb://root@HOSTS/test?timeout=TTL",
-		safe:  append([]string{storm, pause, crash}, network...),
-		// After a step of its clock there are no two holders, but names stay closed for longer, and
-		// InnoDB may end itself.
-		unsafe: []string{clock},
-		extra:  func(ttl time.Duration, _ int) time.Duration { return ttl + 8*time.Second }, // places of dead waiters
+		safe:  append([]string{storm, pause, crash, clock, skew, skew}, network...),
+		extra: func(ttl time.Duration, _ int) time.Duration { return 2*ttl + 12*time.Second }, // places of dead waiters
 	},
 	"postgres": {
 		start: startPostgres,

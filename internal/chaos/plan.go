@@ -73,6 +73,7 @@ const (
 	pause  = "pause"  // a server stands still
 	crash  = "crash"  // a server is killed and started again
 	clock  = "clock"  // the wall clock of a server is stepped
+	skew   = "skew"   // the wall clock of a worker is stepped, until its process ends
 	back   = "back"   // the wall clock of a server is set back a little, for good
 	still  = "still"  // the process that serves one connection stands still
 	full   = "full"   // the server's table of locks is full
@@ -105,6 +106,10 @@ func plan(r *rand.Rand, mix []string, workers, servers int, length time.Duration
 	if len(mix) == 0 {
 		return nil
 	}
+	if slices.Contains(mix, skew) { // no engine promises anything if the clocks of both are wrong
+		wrong := []string{clock, skew}[r.IntN(2)]
+		mix = slices.DeleteFunc(slices.Clone(mix), func(f string) bool { return f == wrong })
+	}
 	next := time.Duration(0) // for a fault of a server
 	for at := 200 * time.Millisecond; at < length; at += below(r, pace.gap) {
 		f := Fault{What: mix[r.IntN(len(mix))], worker: r.IntN(workers), server: r.IntN(servers+1) - 1, from: at, seed: r.Uint64()}
@@ -135,7 +140,7 @@ func (f *Fault) shape(r *rand.Rand, ttl time.Duration) {
 		f.length, f.by = below(r, ttl), below(r, 2*ttl)
 	case storm:
 		f.length = below(r, 2*ttl)
-	case clock:
+	case clock, skew:
 		f.by = below(r, 4*ttl) - 2*ttl
 	case back:
 		f.by, f.length = below(r, ttl/4), 2*ttl // what it makes longer ends before the round does

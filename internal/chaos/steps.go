@@ -40,6 +40,8 @@ func (r *round) begin(f Fault, random *rand.Rand) (undo func()) {
 	case freeze:
 		r.crew[f.worker].signal(syscall.SIGSTOP)
 		return func() { r.crew[f.worker].signal(syscall.SIGCONT) }
+	case skew:
+		r.crew[f.worker].Say(f.by.String())
 	case crash:
 		r.servers.crash(f.server, random)
 	case clock:

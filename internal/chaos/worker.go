@@ -19,6 +19,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/driver"
+	wallclock "github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/crew"
 )
 
@@ -68,7 +69,10 @@ type job struct {
 func Job(open Opener) map[string]crew.Job {
 	return map[string]crew.Job{jobName: crew.Of(func(j job, in *bufio.Scanner) error {
 		go func() {
-			for in.Scan() { // nothing follows until the harness ends, and this process with it
+			for in.Scan() { // how far the wall clock is to be ahead; until the harness ends, and this process with it
+				if ahead, err := time.ParseDuration(in.Text()); err == nil {
+					wallclock.Step(ahead)
+				}
 			}
 			os.Exit(1)
 		}()

@@ -32,8 +32,18 @@ func Of(t time.Time) hold.Instant {
 // suspended by then. A smaller value is safe, since it makes the Instant older.
 func At(t time.Time, asleep time.Duration) hold.Instant {
 	mono := t.Sub(origin)
-	return hold.Instant{Mono: mono, Boot: mono + asleep, Wall: time.Duration(t.UnixNano())}
+	return hold.Instant{Mono: mono, Boot: mono + asleep, Wall: time.Duration(Wall(t).UnixNano())}
 }
+
+// stepped is how far Step has stepped the wall clock, in nanoseconds.
+var stepped atomic.Int64
+
+// Step makes the wall clock of this process differ from the machine's, as far as locks read it. The
+// command chaos steps the clocks of its workers with it.
+func Step(ahead time.Duration) { stepped.Store(int64(ahead)) }
+
+// Wall returns the wall clock at a time that was just read with time.Now.
+func Wall(t time.Time) time.Time { return t.Round(0).Add(time.Duration(stepped.Load())) }
 
 const (
 	keepFor  = 100 * time.Millisecond // how long a reading of the suspended time may be reused

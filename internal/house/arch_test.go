@@ -83,7 +83,7 @@ var rooms = []room{
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/retry"}},
 	{folder: "internal/awslogin", imports: []string{}},
-	{folder: "recordlock", imports: []string{"driver", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
+	{folder: "recordlock", imports: []string{"driver", "internal/clock", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/faults", "internal/testkit/redistest"}},
@@ -100,7 +100,7 @@ var rooms = []room{
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
 	{folder: "internal/chaos", imports: []string{
-		".", "driver", "chaostest/history", "internal/crew", "internal/faults", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
+		".", "driver", "chaostest/history", "internal/clock", "internal/crew", "internal/faults", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
 		"internal/testkit/redistest", "engine libraries", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5",
 	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},
