@@ -148,6 +148,7 @@ func adoptsNothing(t *run) {
 	if t.traits.Leased {
 		h = t.hold(c, t.shortLease("expired"))
 		t.waitExpiry()
+		time.Sleep(2 * t.clockWidth(next)) // the adopter has only the clock by which the holder has renewed
 		gone(h, "what has expired")
 	}
 }

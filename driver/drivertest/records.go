@@ -141,7 +141,7 @@ func recordValues(here, there records) {
 		every[i] = byte(i)
 	}
 	version := ""
-	for _, value := range []string{"", string(every), " \n", "\\x41", strings.Repeat("\x00", 100), strings.Repeat("big", driver.MaxRecord/3)} {
+	for _, value := range []string{"", string(every), " \n", "\\x41", strings.Repeat("\x00", 100), strings.Repeat("big", here.most/3)} {
 		version = here.put("bytes", value, version, 0)
 		there.shows("bytes", value, version, "after another client wrote it")
 	}

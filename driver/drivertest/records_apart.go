@@ -63,7 +63,7 @@ func recordInput(t *run) {
 			t.Errorf("Swap with a TTL of %v: got %v, want ErrInvalid", ttl, err)
 		}
 	}
-	if _, err := r.swap("a", make([]byte, driver.MaxRecord+1), "", 0); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := r.swap("a", make([]byte, r.most+1), "", 0); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Swap of a value that is too long: got %v, want ErrInvalid", err)
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
@@ -96,6 +96,20 @@ func (r records) hasClock() bool {
 	cancel()
 	_, _, err := r.records.Clock(ctx)
 	return !errors.Is(err, driver.ErrUnsupported)
+}
+
+// clockWidth returns how inexact the clock of the records of a client is. It is 0 if there is none.
+func (t *run) clockWidth(c Client) time.Duration {
+	keeper, ok := as[driver.RecordKeeper](c)
+	if !ok {
+		return 0
+	}
+	r := records{t, keeper.Records()}
+	if _, err := r.read("nothing"); err != nil || !r.hasClock() {
+		return 0
+	}
+	earliest, latest := r.clockBounds()
+	return latest.Sub(earliest)
 }
 
 // recordOutage: calls to an unresponsive engine return ErrUnavailable when their time is up. A swap

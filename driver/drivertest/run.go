@@ -25,6 +25,7 @@ type run struct {
 	ttl      time.Duration // a lease that the case can wait for to expire
 	long     time.Duration // a lease that does not expire during the case
 	patience time.Duration // how long anything that must happen may take
+	most     int           // the longest value of a record
 
 	ctx    context.Context // ends with the case
 	cancel context.CancelFunc
@@ -60,7 +61,7 @@ func fairToProcesses(t driver.Traits) bool { return t.Order == driver.OrderProce
 
 // sit creates the World of one case.
 func sit(t testing.TB, e Suite) *run {
-	s := &run{bubble: e.Bubble, ttl: e.TTL, patience: e.Patience, owners: map[string]bool{}}
+	s := &run{bubble: e.Bubble, ttl: e.TTL, patience: e.Patience, most: cmp.Or(e.MaxRecord, driver.MaxRecord), owners: map[string]bool{}}
 	s.verdict = &verdict{TB: t, omitted: e.omitted}
 	s.faults = &faults{t: t, world: e.World(t), frozen: map[Client]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

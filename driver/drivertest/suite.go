@@ -88,6 +88,9 @@ type Suite struct {
 	// Patience is how long anything that must happen may take. 0 means 20 s. It is ignored with
 	// Bubble.
 	Patience time.Duration
+	// MaxRecord is the longest value of a record that the engine stores, in bytes. 0 means
+	// driver.MaxRecord. The engine must refuse a longer one with driver.ErrInvalid.
+	MaxRecord int
 	// Known lists cases, by name, that the engine is known to fail, with the reasons. They run, and
 	// are reported if they pass, so that the list is kept up to date.
 	Known map[string]string
