@@ -82,6 +82,7 @@ var rooms = []room{
 	{folder: "promfencelock", imports: []string{".", "internal/lockmetrics", "github.com/prometheus/client_golang"}},
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/retry"}},
+	{folder: "kubelock", imports: []string{"driver", "internal/retry"}},
 	{folder: "internal/awslogin", imports: []string{}},
 	{folder: "recordlock", imports: []string{"driver", "internal/clock", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
@@ -152,7 +153,7 @@ const (
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
 	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest",
-	"internal/testkit/objecttest", "internal/testkit/verdict",
+	"internal/testkit/kubetest", "internal/testkit/objecttest", "internal/testkit/verdict",
 }
 
 // modules are the modules of their own whose code obeys these rules, too: each in a

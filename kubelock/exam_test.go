@@ -1,0 +1,113 @@
+//go:build unix
+
+package kubelock_test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
+	"github.com/fencelock/fencelock/internal/testkit/kubetest"
+	"github.com/fencelock/fencelock/kubelock"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/recordlock"
+)
+
+func TestMain(m *testing.M) {
+	proc.Main(map[string]func(string) driver.Engine{"kube": func(url string) driver.Engine {
+		return recordlock.New(open(url), nil)
+	}})
+	os.Exit(m.Run())
+}
+
+// open returns records of a namespace on a server.
+func open(url string) *kubelock.Records {
+	records, err := kubelock.New(&kubelock.Config{Server: url, Namespace: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	return records
+}
+
+// site is a server that can be cut off.
+type site struct {
+	*kubetest.Server
+	mend chan struct{}
+}
+
+func (s *site) Restart(testing.TB) { s.Server.Server.CloseClientConnections() }
+
+func (s *site) Cut(testing.TB) {
+	mend := make(chan struct{})
+	s.mend = mend
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request, _ func()) bool {
+		select {
+		case <-mend:
+		case <-r.Context().Done():
+		}
+		return false
+	})
+	s.Kick() // so that its watches report nothing, either
+}
+
+func (s *site) Mend(testing.TB) {
+	s.Intercept(nil)
+	close(s.mend)
+}
+
+// world is a namespace, beside a memory that has the locks which some of the cases take.
+type world struct {
+	*site
+	locks *memlock.Engine
+}
+
+func (w world) Client(testing.TB) drivertest.Client {
+	return client{w.locks.Client(), open(w.URL)}
+}
+
+// client has the locks of a memory and the records of a namespace.
+type client struct {
+	*memlock.Engine
+	records driver.Records
+}
+
+func (c client) Records() driver.Records { return c.records }
+func (c client) Kill(testing.TB)         { c.Engine.Kill() }
+func (c client) Freeze(testing.TB)       { c.Engine.Freeze() }
+func (c client) Thaw(testing.TB)         { c.Engine.Thaw() }
+
+// TestExam runs the cases of the conformance suite that are about records.
+func TestExam(t *testing.T) {
+	t.Parallel()
+	for _, c := range drivertest.Cases() {
+		if strings.HasPrefix(c.Name, "record-") {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				c.Run(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
+					return world{&site{Server: kubetest.Start(t)}, memlock.New(nil)}
+				}})
+				if t.Skipped() {
+					t.Error("was not asked")
+				}
+			})
+		}
+	}
+}
+
+// lockWorld is a namespace with locks, whose clients are processes.
+type lockWorld struct{ *site }
+
+func (w lockWorld) Client(t testing.TB) drivertest.Client { return proc.Start(t, "kube", w.URL) }
+
+// TestLocks runs the conformance suite on locks in Lease objects.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	examtest.Parallel(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
+		return lockWorld{&site{Server: kubetest.Start(t)}}
+	}})
+}

@@ -1,0 +1,359 @@
+// Package kubelock keeps locks in Lease objects of Kubernetes (coordination.k8s.io/v1), with a small
+// client of its own:
+//
+//	records, err := kubelock.New(nil) // in a pod: with its service account, in its namespace
+//	if err != nil {
+//		return err
+//	}
+//	engine := recordlock.New(records, &recordlock.Config{Name: "kubernetes"})
+//	locks := fencelock.New(engine, nil)
+//
+// A lock whose name can be the name of an object is the Lease object with that name. It excludes
+// the leader election of client-go on the same object, and kubectl shows its holder.
+//
+// The account needs get, list, watch, create and patch on leases, and delete so that records that
+// expired are removed. Get, Swap and Clock are one request each; List reads all Lease objects of the
+// namespace. A value has at most [MaxValue] bytes, since Kubernetes limits annotations.
+//
+// The store's clock is the Date header of the API server, which has whole seconds: a record may
+// remain for two seconds longer than its TTL.
+package kubelock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// Records stores records as Lease objects. It is safe for concurrent use.
+type Records struct {
+	api    api
+	prefix string
+	limit  time.Duration
+	swept  retry.Period
+
+	mu     sync.Mutex // guards the fields below
+	sample sample
+	next   string // the page that is swept next
+}
+
+var _ driver.Awaiter = (*Records)(nil)
+
+// sample is a reading of the store's clock.
+type sample struct {
+	sent time.Time // by this host's clock, when the request was sent
+	date time.Time // by the store's clock, when it was answered, without the fraction of a second
+}
+
+// Annotations of an object that has a record.
+const (
+	domain      = "fencelock.github.io/"
+	keyNote     = domain + "key"
+	valueNote   = domain + "value"
+	expiresNote = domain + "expires" // milliseconds since 1970; 0 is never
+	writeNote   = domain + "write"   // a random text: a write of the same value is a change, too
+)
+
+// binary begins the annotation of a value that is no text, in base64.
+const binary = "base64:"
+
+// MaxValue is the maximum length of a value. All annotations of an object may have 256 KiB; the
+// others need some of that. A value that is not UTF-8 has at most three quarters of it.
+const MaxValue = 252 << 10
+
+// managed is the label of the objects that this package has created.
+const managed = "app.kubernetes.io/managed-by"
+
+// Init checks the rights of the account, and that the API server obeys the condition of a write. It
+// creates an object whose name is "fencelock-init-" and random letters, and deletes it.
+func (r *Records) Init(ctx context.Context) error {
+	return r.call(ctx, func(ctx context.Context) error {
+		o := &object{Metadata: metadata{Name: "fencelock-init-" + strings.ToLower(rand.Text())}}
+		first, _, err := r.api.write(ctx, o)
+		if err != nil {
+			return err
+		}
+		o.Metadata = metadata{o.Metadata.Name, first.Metadata.ResourceVersion, map[string]string{"first": "write"}, nil, ""}
+		_, _, err = r.api.write(ctx, o)
+		o.Metadata.Labels["first"] = "no"
+		_, _, again := r.api.write(ctx, o)
+		err = errors.Join(err, r.api.remove(ctx, metadata{Name: o.Metadata.Name}))
+		if err == nil && !errors.Is(again, driver.ErrConflict) {
+			err = fmt.Errorf("%w: the server does not obey the resourceVersion of a patch: %v", driver.ErrConfig, again)
+		}
+		return err
+	})
+}
+
+// Get implements driver.Records.
+func (r *Records) Get(ctx context.Context, key string) (rec driver.Record, err error) {
+	if err := driver.CheckName(key); err != nil {
+		return driver.Record{}, err
+	}
+	err = r.call(ctx, func(ctx context.Context) error {
+		rec, _, err = r.get(ctx, key)
+		return err
+	})
+	return rec, err
+}
+
+// get returns a record and the version of its object. It reads the store's clock, too.
+func (r *Records) get(ctx context.Context, key string) (rec driver.Record, v version, err error) {
+	var o object
+	sent := time.Now()
+	at, err := r.api.do(ctx, http.MethodGet, r.objectName(key), nil, nil, into(&o))
+	if err == nil {
+		rec, v, err = r.record(key, &o, at)
+	} else if errors.Is(err, errAbsent) {
+		rec, err = driver.Record{Key: key}, nil
+	}
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.sample = sample{sent, at}
+	}
+	return rec, v, err
+}
+
+// version is what Swap has to know about the object that it replaces. The version of a record is its
+// text.
+type version struct {
+	Resource    string // resourceVersion, which grows with every change in the cluster
+	Expires     int64  // milliseconds since 1970; 0 is never
+	Holder      string // in the spec
+	Renewed     int64  // renewTime in the spec, in seconds since 1970
+	Transitions int64  // leaseTransitions in the spec
+	Beats       string // of the lock
+}
+
+func (v version) String() string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+func parseVersion(text string) (v version, err error) {
+	if text != "" && json.Unmarshal([]byte(text), &v) != nil {
+		err = driver.ErrConflict // no record has it
+	}
+	return v, err
+}
+
+// record returns the record of an object at some time by the store's clock, and the version of the
+// object. An expired record has none.
+func (r *Records) record(key string, o *object, at time.Time) (driver.Record, version, error) {
+	if r.recordKey(o) != key {
+		return driver.Record{}, version{}, fmt.Errorf("%w: the Lease object %q has no record, or that of another key", driver.ErrConfig, o.Metadata.Name)
+	}
+	if o.Spec == nil {
+		o.Spec = &spec{}
+	}
+	renewed, _ := time.Parse(time.RFC3339, o.Spec.Renewed)
+	v := version{Resource: o.Metadata.ResourceVersion, Holder: o.Spec.Holder, Renewed: renewed.Unix(), Transitions: o.Spec.Transitions}
+	v.Expires, _ = strconv.ParseInt(o.Metadata.Annotations[expiresNote], 10, 64)
+	value := []byte(o.Metadata.Annotations[valueNote])
+	if text, encoded := strings.CutPrefix(string(value), binary); encoded {
+		value, _ = base64.StdEncoding.DecodeString(text)
+	}
+	exists := v.Expires == 0 || at.UnixMilli() < v.Expires
+	if !exists {
+		value = nil
+	}
+	if name, isLock := strings.CutPrefix(key, r.prefix); isLock {
+		l, err := parseLock(value)
+		if err != nil {
+			return driver.Record{}, v, err
+		}
+		value = l.meet(o.Spec, name)
+		v.Beats = l.beats()
+		exists = exists || l.foreign()
+	}
+	if !exists {
+		return driver.Record{Key: key}, v, nil
+	}
+	return driver.Record{Key: key, Value: value, Version: v.String()}, v, nil
+}
+
+// Swap implements driver.Records. The TTL counts from the call.
+func (r *Records) Swap(ctx context.Context, key string, value []byte, from string, ttl time.Duration) (next string, err error) {
+	if err := driver.CheckSwap(key, value, ttl); err != nil {
+		return "", err
+	}
+	err = r.call(ctx, func(ctx context.Context) error {
+		old, err := parseVersion(from)
+		if err != nil {
+			return err
+		}
+		var now time.Time
+		if ttl > 0 || old.Expires != 0 {
+			if now, err = r.latest(ctx); err != nil {
+				return err
+			}
+		}
+		if from == "" || old.Expires != 0 && now.UnixMilli() >= old.Expires { // an object may have expired
+			var rec driver.Record
+			if rec, old, err = r.get(ctx, key); err == nil && rec.Version != from {
+				err = driver.ErrConflict
+			}
+			if err != nil {
+				return err
+			}
+		}
+		expires := int64(0)
+		if ttl > 0 {
+			expires = now.Add(ttl + time.Millisecond).UnixMilli()
+		}
+		o, err := r.object(key, value, old, expires)
+		if err != nil {
+			return err
+		}
+		written, at, err := r.api.write(ctx, o)
+		if err != nil {
+			return err
+		}
+		_, v, err := r.record(key, &written, at)
+		next = v.String()
+		r.sweep(ctx)
+		return err
+	})
+	return next, err
+}
+
+// object returns what is to be written in place of an old object.
+func (r *Records) object(key string, value []byte, old version, expires int64) (*object, error) {
+	o := &object{Metadata: metadata{Name: r.objectName(key), ResourceVersion: old.Resource}}
+	if old.Resource == "" {
+		o.Metadata.Labels = map[string]string{managed: "fencelock"}
+	}
+	if strings.HasPrefix(key, r.prefix) {
+		l, err := parseLock(value)
+		if err != nil {
+			return nil, err
+		}
+		o.Spec, value = l.spec(old, time.Now()), l.ours(value)
+	}
+	text := string(value)
+	if !utf8.ValidString(text) || strings.HasPrefix(text, binary) {
+		text = binary + base64.StdEncoding.EncodeToString(value)
+	}
+	if len(text) > MaxValue {
+		return nil, fmt.Errorf("%w: the value needs %d bytes, and an annotation of Kubernetes has at most %d", driver.ErrInvalid, len(text), MaxValue)
+	}
+	o.Metadata.Annotations = map[string]string{
+		keyNote: key, valueNote: text, expiresNote: strconv.FormatInt(expires, 10), writeNote: rand.Text(),
+	}
+	return o, nil
+}
+
+// List implements driver.Records. It reads all Lease objects of the namespace. The locks that other
+// programs hold are among them.
+func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
+	err = r.call(ctx, func(ctx context.Context) error {
+		p, at, err := r.api.list(ctx, nil)
+		if err != nil {
+			return err
+		}
+		for _, o := range p.Items {
+			key := r.recordKey(&o)
+			if key == "" || !strings.HasPrefix(key, prefix) {
+				continue
+			}
+			rec, v, err := r.record(key, &o, at)
+			if err != nil {
+				return err
+			}
+			if rec.Version != "" && (v.Holder != "" || o.Metadata.Annotations[keyNote] != "") {
+				list = append(list, rec)
+			}
+		}
+		slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+		return nil
+	})
+	return list, err
+}
+
+// sweep removes objects of records that expired a while ago, from a page of the list once a minute.
+// It ignores errors, since it is repeated.
+func (r *Records) sweep(ctx context.Context) {
+	if !r.swept.Due(time.Minute) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r.mu.Lock()
+	query := url.Values{"limit": {"500"}, "continue": {r.next}, "labelSelector": {managed + "=fencelock"}}
+	r.mu.Unlock()
+	p, at, _ := r.api.list(ctx, query)
+	r.mu.Lock()
+	r.next = p.Metadata.Continue // empty after an error: the next sweep begins again
+	r.mu.Unlock()
+	for _, o := range p.Items {
+		expires, _ := strconv.ParseInt(o.Metadata.Annotations[expiresNote], 10, 64)
+		if expires != 0 && (o.Spec == nil || o.Spec.Holder == "") && at.UnixMilli()-expires > time.Minute.Milliseconds() {
+			_ = r.api.remove(ctx, o.Metadata)
+		}
+	}
+}
+
+// Clock implements driver.Records.
+func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	err = r.call(ctx, func(ctx context.Context) error {
+		s, err := r.clock(ctx, 0)
+		earliest = s.date
+		return err
+	})
+	return earliest, earliest.Add(time.Second), err
+}
+
+// fresh is how long a reading of the store's clock is used. Clocks hardly drift in this time, and if
+// the store's clock is set, the old time does not remain in use.
+const fresh = 10 * time.Second
+
+// latest returns the latest time that the store's clock may have now.
+func (r *Records) latest(ctx context.Context) (time.Time, error) {
+	s, err := r.clock(ctx, fresh)
+	return s.date.Add(time.Second + time.Since(s.sent)), err
+}
+
+// clock returns a reading of the store's clock that is not older than age.
+func (r *Records) clock(ctx context.Context, age time.Duration) (sample, error) {
+	r.mu.Lock()
+	s := r.sample
+	r.mu.Unlock()
+	if time.Since(s.sent) < age {
+		return s, nil
+	}
+	_, _, err := r.get(ctx, "fencelock clock") // there is no such record
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sample, err
+}
+
+// call bounds a call, and converts its error to one of the records.
+func (r *Records) call(ctx context.Context, f func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	err := f(limited)
+	for _, kind := range []error{nil, driver.ErrConflict, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnavailable} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: Kubernetes: %w", driver.ErrUnavailable, err)
+}
