@@ -1,22 +1,23 @@
 // Package s3records stores records ([driver.Records]) as objects of S3 or of another object store
-// with S3's interface and its conditional writes, If-None-Match: * and If-Match. Packages that need
-// records can use them:
+// with S3's interface and its conditional writes, If-None-Match: * and If-Match. Locks, and packages
+// that need records, can use them:
 //
 //	records := s3records.New("my-bucket", &s3records.Config{Region: "eu-west-1", Prefix: "locks/"})
 //	if err := records.Init(ctx); err != nil { // checks that the store obeys conditions
 //		return err
 //	}
+//	locks := fencelock.New(recordlock.New(records, nil), nil)
 //	visits := optimistic.New(records, nil)
 //
 // A login needs s3:GetObject and s3:PutObject on the objects with the prefix, and s3:ListBucket on
-// the bucket; without the latter, S3 answers "access denied" for a missing object. Init also needs
-// s3:DeleteObject.
+// the bucket; without the latter, S3 answers "access denied" for a missing object.
 //
-// Get, Clock and most calls of Swap are one request, List is one request for each record and one
-// for each thousand. An expired record remains an object until the next Swap of its key.
+// Get, Clock and most calls of Swap are one request. Swap reads a record with a TTL first. List is
+// one request for each record and one for each thousand. An expired record remains an object until
+// the next Swap of its key.
 //
 // The store's clock is the Date header of its answers, which has whole seconds: a record may remain
-// for two seconds longer than its TTL. If an answer to a Swap is lost, the store's later answers
+// for three seconds longer than its TTL. If an answer to a Swap is lost, the store's later answers
 // decide: Swap reads the object, which contains a random text of this Swap, and tries again if the
 // object has not changed.
 package s3records
@@ -29,14 +30,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/awslogin"
+	"github.com/fencelock/fencelock/internal/bucket"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -49,13 +52,15 @@ type Config struct {
 	// bucket is the first segment of its paths.
 	Endpoint string
 
-	// Prefix is put before all object keys. It may contain slashes.
+	// Prefix is put before all object keys. It may contain slashes. No other objects may have it.
 	Prefix string
 
-	// Timeout limits each call, with all its attempts. 0 means 5 seconds.
+	// Timeout limits each call, with all its attempts, each of which may take a third of it. 0 means
+	// 5 seconds.
 	Timeout time.Duration
 
-	// Client sends the requests. Nil means http.DefaultClient.
+	// Client sends the requests. It must not repeat a PUT. Nil means a client of its own, with
+	// HTTP/1.1, which leaves a connection after an attempt that had no answer.
 	Client *http.Client
 
 	// Sign signs a request whose body has this SHA-256 hash, in hexadecimal digits. Nil means the
@@ -66,98 +71,60 @@ type Config struct {
 
 // Records stores records in a bucket. It is safe for concurrent use.
 type Records struct {
-	bucket bucket
+	bucket *bucket.Bucket
 	limit  time.Duration
-
-	mu     sync.Mutex // guards sample
-	sample sample
 }
 
-// sample is a reading of the store's clock.
-type sample struct {
-	sent time.Time // by this host's clock, when the request was sent
-	date time.Time // by the store's clock, when it was answered, without the fraction of a second
-}
+var _ driver.Records = (*Records)(nil)
 
 // New returns the records of a bucket. It does no I/O; the first call reports wrong settings.
 func New(name string, cfg *Config) *Records {
 	if cfg == nil {
 		cfg = &Config{}
 	}
-	region := awslogin.Region(cfg.Region)
-	r := &Records{limit: cmp.Or(cfg.Timeout, 5*time.Second)}
-	r.bucket = bucket{
-		name: name, region: region, endpoint: strings.TrimSuffix(cfg.Endpoint, "/"), prefix: cfg.Prefix,
-		client: cmp.Or(cfg.Client, http.DefaultClient), sign: cfg.Sign, seen: r.note,
-	}
-	if r.bucket.sign == nil {
-		r.bucket.sign = awslogin.New(r.bucket.client, "s3", region).Sign
-	}
-	return r
-}
-
-// Init checks that the store obeys the conditions of a write. It writes an object whose key is the
-// prefix and "fencelock-init-" and random letters, and deletes it. The bucket must exist.
-func (r *Records) Init(ctx context.Context) error {
-	ctx, cancel, err := r.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	key, body := "fencelock-init-"+rand.Text(), []byte("checks conditional writes\n")
-	first, err := r.bucket.put(ctx, key, body, "")
-	if err != nil {
-		return failure(err)
-	}
-	_, again := r.bucket.put(ctx, key, body, "")
-	_, other := r.bucket.put(ctx, key, body, `"00000000000000000000000000000000"`)
-	_, same := r.bucket.put(ctx, key, []byte("checked\n"), first)
-	if err := r.bucket.delete(ctx, key); err != nil {
-		return failure(err)
-	}
-	switch {
-	case !errors.Is(again, errChanged) || !errors.Is(other, errChanged):
-		return fmt.Errorf("%w: the store does not obey the conditions If-None-Match and If-Match of a write: %w", driver.ErrConfig, errors.Join(again, other))
-	case same != nil:
-		return failure(same)
-	}
-	return nil
+	limit := cmp.Or(cfg.Timeout, 5*time.Second)
+	return &Records{limit: limit, bucket: bucket.New(bucket.Config{
+		Name: name, Region: cfg.Region, Endpoint: cfg.Endpoint, Prefix: cfg.Prefix, Client: cfg.Client, Sign: cfg.Sign, Limit: limit / 3,
+	})}
 }
 
 // Get implements driver.Records.
 func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
-	if err := driver.CheckName(key); err != nil {
+	if err := cmp.Or(driver.CheckName(key), ctx.Err()); err != nil {
 		return driver.Record{}, err
 	}
-	ctx, cancel, err := r.begin(ctx)
-	if err != nil {
-		return driver.Record{}, err
-	}
-	defer cancel()
-	rec, _, err := r.get(ctx, key)
-	if err != nil {
-		return driver.Record{}, failure(err)
-	}
-	return rec, nil
+	rec, _, err := r.read(ctx, key)
+	return rec, failure(err)
 }
 
-// get returns a record, and the object that has it or an expired one. It retries failed requests.
-func (r *Records) get(ctx context.Context, key string) (rec driver.Record, o object, err error) {
-	err = again(ctx, func() error {
-		rec = driver.Record{Key: key}
-		if o, err = r.bucket.get(ctx, objectKey(key)); err == nil && o.etag != "" {
-			rec, err = parse(key, o)
-		}
+// read returns a record, and the object that has it or an expired one.
+func (r *Records) read(ctx context.Context, key string) (rec driver.Record, o bucket.Object, err error) {
+	err = r.again(ctx, func(ctx context.Context) error {
+		o, err = r.bucket.Get(ctx, objectKey(key))
 		return err
 	})
-	return rec, o, err
+	if rec.Key = key; err != nil || o.ETag == "" {
+		return rec, o, err
+	}
+	rec, ok := parse(o)
+	if !ok || rec.Key != key {
+		return driver.Record{}, o, fmt.Errorf("%w: the object of the record %q was not written by this package", driver.ErrConfig, key)
+	}
+	return rec, o, nil
 }
 
-// again sends a request that changes nothing, until it succeeds, a retry is useless or ctx ends.
-func again(ctx context.Context, request func() error) error {
+// again sends a request that changes nothing, until it succeeds, a retry is useless or the time of
+// a call is over.
+func (r *Records) again(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	var before error
 	for pause := backoff(); ; {
-		err := request()
-		if err == nil || errors.Is(err, driver.ErrConfig) || !pause.Wait(ctx) {
+		err := request(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = errors.Join(before, err) // the one before says more
+		}
+		if before = err; err == nil || errors.Is(err, driver.ErrConfig) || !pause.Wait(ctx) {
 			return err
 		}
 	}
@@ -165,115 +132,96 @@ func again(ctx context.Context, request func() error) error {
 
 func backoff() *retry.Backoff { return retry.NewBackoff(20*time.Millisecond, time.Second) }
 
-// magic begins the first line of an object, which goes on with the time at which the record
-// expires, in milliseconds since 1970 or 0 for never, and a random text. The rest is the value. The
-// random text makes the ETag, which may be a hash, differ from all earlier ones.
-const magic = "fencelock-record 1 "
+// head is the first line of an object: the TTL of the record, 0s for none, its key as in a URL, and
+// a random text. The rest is the value. The random text makes the ETag, which may be a hash, differ
+// from all earlier ones.
+const head = "fencelock-record 2 %s %s %s\n"
 
-// parse returns the record of an object. An expired one has no version.
-func parse(key string, o object) (driver.Record, error) {
-	line, value, ok := bytes.Cut(o.body, []byte("\n"))
-	text, found := strings.CutPrefix(string(line), magic)
-	end, _, _ := strings.Cut(text, " ")
-	expires, err := strconv.ParseInt(end, 10, 64)
-	if !ok || !found || err != nil {
-		return driver.Record{}, fmt.Errorf("%w: the object of the record %q was not written by this package", driver.ErrConfig, key)
+// brief is the end of the version of a record with a TTL. The rest of all versions is the ETag.
+const brief = " ttl"
+
+// late is how much longer than its TTL a record remains at least, by the difference of two readings
+// of the store's clock: they have whole seconds, and may be from two servers.
+const late = 2 * time.Second
+
+// parse returns the record of an object. An expired one has no version. It reports whether this
+// package has written the object.
+func parse(o bucket.Object) (rec driver.Record, ok bool) {
+	line, value, _ := bytes.Cut(o.Body, []byte("\n"))
+	var life, key, unique string
+	if n, err := fmt.Sscanf(string(line)+"\n", head, &life, &key, &unique); n < 3 || err != nil {
+		return rec, false
 	}
-	if expires != 0 && o.date.UnixMilli() >= expires {
-		return driver.Record{Key: key}, nil
+	rec.Key, _ = url.PathUnescape(key)
+	switch ttl, err := time.ParseDuration(life); {
+	case err != nil:
+		return rec, false
+	case ttl == 0:
+		rec.Value, rec.Version = value, o.ETag
+	case o.Date.Sub(o.Modified) < ttl+late:
+		rec.Value, rec.Version = value, o.ETag+brief
 	}
-	return driver.Record{Key: key, Value: value, Version: o.etag + " " + end}, nil
+	return rec, true
 }
 
-// Swap implements driver.Records. It retries failed requests. The TTL counts from the call.
+// Swap implements driver.Records. It retries failed requests. The TTL counts from the time at which
+// the store writes the object.
 func (r *Records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
-	if err := driver.CheckSwap(key, value, ttl); err != nil {
+	if err := cmp.Or(driver.CheckSwap(key, value, ttl), ctx.Err()); err != nil {
 		return "", err
 	}
-	ctx, cancel, err := r.begin(ctx)
-	if err != nil {
-		return "", err
-	}
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
-	now, err := r.latest(ctx)
-	if err != nil {
-		return "", failure(err)
+	body := append(fmt.Appendf(nil, head, ttl, awslogin.Escape(key, ""), rand.Text()), value...)
+	etag, err := r.swap(ctx, key, body, version)
+	if err == nil && ttl > 0 {
+		etag += brief
 	}
-	end := "0"
-	if ttl > 0 {
-		end = strconv.FormatInt(now.Add(ttl+time.Millisecond).UnixMilli(), 10)
-	}
-	s := swap{r, key, version, append([]byte(magic+end+" "+rand.Text()+"\n"), value...)}
-	etag, expires, _ := strings.Cut(version, " ")
-	if ms, _ := strconv.ParseInt(expires, 10, 64); ms != 0 && now.UnixMilli() >= ms { // it may have expired
-		etag, err = s.read(ctx)
-	}
-	if err == nil {
-		etag, err = s.run(ctx, etag)
-	}
-	if err != nil {
-		return "", failure(err)
-	}
-	return etag + " " + end, nil
+	return etag, failure(err)
 }
 
-// swap is a call of Swap.
-type swap struct {
-	*Records
-	key, version string
-	body         []byte
-}
-
-// errOurs means that an attempt whose answer was lost has written the object.
-var errOurs = errors.New("written")
-
-// run writes the object if its ETag is etag, or if there is none and etag is empty. It returns the
-// new ETag.
-func (s swap) run(ctx context.Context, etag string) (string, error) {
+// swap writes the object of a record that has a version. It returns the new ETag.
+func (r *Records) swap(ctx context.Context, key string, body []byte, version string) (string, error) {
+	etag, mayExpire := strings.CutSuffix(version, brief)
+	look := mayExpire
 	var unknown error // of an attempt that may have written the object, or may still write it
-	pause := backoff()
-	for first := true; ; first = false {
-		next, err := s.bucket.put(ctx, objectKey(s.key), s.body, etag)
-		certain := errors.Is(err, errChanged) || errors.Is(err, errBusy) || errors.Is(err, driver.ErrConfig)
-		switch {
+	for pause := backoff(); ; {
+		if look {
+			rec, o, err := r.read(ctx, key)
+			switch {
+			case err == nil && bytes.Equal(o.Body, body):
+				return o.ETag, nil
+			case err == nil && rec.Version == version:
+				etag = o.ETag // of an expired record, if there is none
+			case unknown != nil: // even if another one has written: this one may have been first
+				return "", unknown
+			case err == nil:
+				return "", driver.ErrConflict
+			default:
+				return "", err
+			}
+		}
+		next, err := r.bucket.Put(ctx, objectKey(key), body, etag)
+		refused := errors.Is(err, bucket.ErrChanged)
+		switch certain := refused || errors.Is(err, bucket.ErrBusy) || errors.Is(err, driver.ErrConfig); {
 		case err == nil:
 			return next, nil
 		case !certain:
 			unknown = err
 		case unknown == nil && errors.Is(err, driver.ErrConfig):
 			return "", err
+		case unknown == nil && refused && version != "":
+			return "", driver.ErrConflict
 		}
-		seen, read := "", err
-		if first && errors.Is(err, errChanged) || pause.Wait(ctx) {
-			seen, read = s.read(ctx)
+		if (look || !refused) && !pause.Wait(ctx) { // the first refusal may be due to an expired record
+			return "", cmp.Or(unknown, err)
 		}
-		switch {
-		case errors.Is(read, errOurs):
-			return seen, nil
-		case read != nil && unknown != nil: // even if it is a conflict: it may have been written and replaced
-			return "", fmt.Errorf("%w; then: %s", unknown, read.Error())
-		case read != nil:
-			return "", read
-		}
-		etag = seen
+		look = true
 	}
 }
 
-// read returns the ETag from which the object may be written: that of the version, or of an expired
-// record, or "". It returns ErrConflict if there is none, and errOurs with the ETag if the object is
-// that of this swap.
-func (s swap) read(ctx context.Context) (etag string, err error) {
-	rec, o, err := s.get(ctx, s.key)
-	switch {
-	case err != nil:
-		return "", err
-	case bytes.Equal(o.body, s.body):
-		return o.etag, errOurs
-	case rec.Version != s.version:
-		return "", driver.ErrConflict
-	}
-	return o.etag, nil
-}
+// readers is the maximum number of objects that List reads at the same time.
+const readers = 16
 
 // List implements driver.Records. It lists the keys and then reads each record.
 func (r *Records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
@@ -281,105 +229,63 @@ func (r *Records) List(ctx context.Context, prefix string) ([]driver.Record, err
 		return nil, err
 	}
 	var list []driver.Record
-	for _, start := range objectPrefixes(prefix) {
-		for after := ""; ; {
-			objects, next, err := r.page(ctx, start, after)
-			if err != nil {
-				return nil, failure(err)
-			}
-			for _, object := range objects {
-				key, ok := recordKey(object)
-				if !ok || !strings.HasPrefix(key, prefix) || isEncoded(object) != isEncoded(start) {
-					continue
-				}
-				switch rec, err := r.Get(ctx, key); {
-				case err != nil:
-					return nil, err
-				case rec.Version != "":
-					list = append(list, rec)
-				}
-			}
-			if after = next; after == "" {
-				break
-			}
+	for after := ""; ; {
+		var objects []string
+		err := r.again(ctx, func(ctx context.Context) (err error) {
+			objects, after, err = r.bucket.List(ctx, objectPrefix(prefix), after)
+			return err
+		})
+		if err != nil {
+			return nil, failure(err)
+		}
+		found, err := r.readAll(ctx, objects)
+		if err != nil {
+			return nil, failure(err)
+		}
+		list = append(list, found...)
+		if after == "" {
+			break
 		}
 	}
+	list = slices.DeleteFunc(list, func(rec driver.Record) bool { return rec.Version == "" || !strings.HasPrefix(rec.Key, prefix) })
 	slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
 	return list, nil
 }
 
-// page returns object keys that have a prefix, and the token of the next page, if there is one.
-func (r *Records) page(ctx context.Context, prefix, after string) (keys []string, next string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.limit)
-	defer cancel()
-	err = again(ctx, func() error {
-		keys, next, err = r.bucket.list(ctx, prefix, after)
-		return err
-	})
-	return keys, next, err
+// readAll reads objects, and returns empty records for those that are none.
+func (r *Records) readAll(ctx context.Context, objects []string) ([]driver.Record, error) {
+	list := make([]driver.Record, len(objects))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i, object := range objects {
+		group.Go(func() error { // ends at its time limit
+			return r.again(ctx, func(ctx context.Context) error {
+				o, err := r.bucket.Get(ctx, object)
+				if rec, ok := parse(o); ok && objectKey(rec.Key) == object {
+					list[i] = rec
+				}
+				return err
+			})
+		})
+	}
+	return list, group.Wait()
 }
 
-// Clock implements driver.Records.
+// Clock implements driver.Records. It reads the Date header of an answer.
 func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	ctx, cancel, err := r.begin(ctx)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return earliest, latest, err
 	}
-	defer cancel()
-	date, err := r.date(ctx)
+	_, o, err := r.read(ctx, "fencelock clock")
 	if err != nil {
 		return earliest, latest, failure(err)
 	}
-	return date, date.Add(time.Second), nil
-}
-
-// date reads the store's clock.
-func (r *Records) date(ctx context.Context) (time.Time, error) {
-	_, o, err := r.get(ctx, "fencelock clock")
-	return o.date, err
-}
-
-// note stores a reading of the store's clock.
-func (r *Records) note(sent, date time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if sent.After(r.sample.sent) {
-		r.sample = sample{sent, date}
-	}
-}
-
-// fresh is how long a reading of the store's clock is used. Clocks hardly drift in this time, and if
-// the store's clock is set, the old time does not remain in use.
-const fresh = 10 * time.Second
-
-// latest returns the latest time that the store's clock may have now.
-func (r *Records) latest(ctx context.Context) (time.Time, error) {
-	r.mu.Lock()
-	s := r.sample
-	r.mu.Unlock()
-	if s.sent.IsZero() || time.Since(s.sent) > fresh {
-		sent := time.Now()
-		date, err := r.date(ctx)
-		if err != nil {
-			return time.Time{}, err
-		}
-		s = sample{sent, date}
-	}
-	return s.date.Add(time.Second + time.Since(s.sent)), nil
-}
-
-// begin returns the context of a call.
-func (r *Records) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	limited, cancel := context.WithTimeout(ctx, r.limit)
-	return limited, cancel, nil
+	return o.Date, o.Date.Add(time.Second), nil
 }
 
 // failure converts an error of a request to one of the records.
 func failure(err error) error {
-	if errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrConfig) {
+	if err == nil || errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrConfig) {
 		return err
 	}
 	return fmt.Errorf("%w: records in S3: %w", driver.ErrUnavailable, err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -161,20 +162,26 @@ func TestFailures(t *testing.T) {
 		"denied":     {answer(403, "AccessDenied"), driver.ErrConfig, "s3:ListBucket"},
 		"clock":      {answer(403, "RequestTimeTooSkewed"), driver.ErrConfig, "set this host's clock"},
 		"no bucket":  {answer(404, "NoSuchBucket"), driver.ErrConfig, "create the bucket"},
+		"no store":   {answer(404, ""), driver.ErrConfig, "check the endpoint"},
 		"region":     {answer(301, "PermanentRedirect"), driver.ErrConfig, "region"},
 		"conditions": {answer(501, "NotImplemented"), driver.ErrConfig, "conditional writes"},
 		"expired":    {answer(400, "ExpiredToken"), driver.ErrUnavailable, "ExpiredToken"},
 		"proxy":      {answer(502, ""), driver.ErrUnavailable, "502"},
 		"foreign": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", `"a"`)
+			w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
 			_, _ = io.WriteString(w, "hello")
 		}, driver.ErrConfig, "not written by this package"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			limit := time.Minute
+			if c.kind == driver.ErrUnavailable {
+				limit = 2 * time.Second // it tries again until then
+			}
 			s := objecttest.Start(t)
 			s.Intercept(func(w http.ResponseWriter, r *http.Request, _ func()) bool { c.answer(w, r); return true })
-			records := s3records.New("bucket", &s3records.Config{Endpoint: s.URL, Timeout: 100 * time.Millisecond})
+			records := s3records.New("bucket", &s3records.Config{Endpoint: s.URL, Timeout: limit})
 			_, get := records.Get(t.Context(), "key")
 			_, swap := records.Swap(t.Context(), "key", nil, "", 0)
 			_, list := records.List(t.Context(), "")
@@ -190,21 +197,30 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestInit: Init detects a store that does not obey conditions, and leaves no object.
+// TestInit: Init detects a store that does not obey conditions, or not those of concurrent writes.
+// It may run again and again, and on many clients at once.
 func TestInit(t *testing.T) {
 	login(t)
-	good, lax := objecttest.Start(t), objecttest.Start(t)
-	lax.Lax = true
-	if err := open(good).Init(t.Context()); err != nil {
-		t.Error(err)
+	good, lax, torn := objecttest.Start(t), objecttest.Start(t), objecttest.Start(t)
+	lax.Lax, torn.Torn = true, true
+	var inits sync.WaitGroup
+	for range 4 {
+		inits.Go(func() { // ends with its call
+			if err := open(good).Init(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	if err := open(lax).Init(t.Context()); !errors.Is(err, driver.ErrConfig) {
-		t.Errorf("without conditions: %v, want ErrConfig", err)
-	}
-	for _, s := range []*objecttest.Server{good, lax} {
-		if n := s.Len(); n != 0 {
-			t.Errorf("Init leaves %d objects", n)
+	inits.Wait()
+	for name, s := range map[string]*objecttest.Server{"no": lax, "torn": torn} {
+		for range 2 { // the second one finds the object of the first one
+			if err := open(s).Init(t.Context()); !errors.Is(err, s3records.ErrConditions) || !errors.Is(err, driver.ErrConfig) {
+				t.Errorf("with %s conditions: %v, want ErrConditions", name, err)
+			}
 		}
+	}
+	if list, err := open(good).List(t.Context(), ""); err != nil || len(list) > 0 {
+		t.Errorf("Init leaves the records %v (%v)", list, err)
 	}
 }
 

@@ -27,14 +27,23 @@ type Server struct {
 	// Lax makes it ignore the conditions of a PUT. Set it before use.
 	Lax bool
 
+	// Torn makes it check the conditions of a PUT some time before it writes. Set it before use.
+	Torn bool
+
 	// Page is how many objects a list contains at most. 0 means 1000. Set it before use.
 	Page int
 
 	mu      sync.Mutex // guards all below
-	objects map[string][]byte
+	objects map[string]object
 	hold    *Held
 	answer  func(w http.ResponseWriter, r *http.Request, serve func()) bool
 	ahead   time.Duration
+}
+
+// object is an object and when it was written.
+type object struct {
+	body []byte
+	at   time.Time
 }
 
 // Intercept calls f for each request from now on. serve lets the server execute the request and
@@ -56,7 +65,7 @@ func (s *Server) SetClock(ahead time.Duration) {
 // Start starts a server, which is closed at the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{objects: map[string][]byte{}}
+	s := &Server{objects: map[string]object{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.URL = server.URL + "/"
@@ -104,14 +113,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.list(w, key, r.URL.Query())
 	case r.Method == http.MethodGet:
 		s.mu.Lock()
-		body, ok := s.objects[key]
+		o, ok := s.objects[key]
 		s.mu.Unlock()
 		if !ok {
-			http.NotFound(w, r)
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>") // the client may have gone
 			return
 		}
-		w.Header().Set("ETag", etag(body))
-		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(body)))
+		w.Header().Set("ETag", etag(o.body))
+		http.ServeContent(w, r, "", o.at, strings.NewReader(string(o.body)))
 	case r.Method == http.MethodPut:
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -172,16 +182,24 @@ func (s *Server) list(w http.ResponseWriter, bucket string, query url.Values) {
 	_ = xml.NewEncoder(w).Encode(answer) // the client may have gone
 }
 
+// torn is how long a torn server takes from the check of a condition to the write.
+const torn = 20 * time.Millisecond
+
 // put writes an object if the conditions of a request hold.
 func (s *Server) put(key string, body []byte, header http.Header) (status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, ok := s.objects[key]
 	match := header.Get("If-Match")
-	if !s.Lax && (match != "" && (!ok || match != etag(old)) || header.Get("If-None-Match") == "*" && ok) {
+	if !s.Lax && (match != "" && (!ok || match != etag(old.body)) || header.Get("If-None-Match") == "*" && ok) {
 		return http.StatusPreconditionFailed
 	}
-	s.objects[key] = body
+	if s.Torn {
+		s.mu.Unlock()
+		time.Sleep(torn)
+		s.mu.Lock()
+	}
+	s.objects[key] = object{body, time.Now().Add(s.ahead)}
 	return http.StatusOK
 }
 
