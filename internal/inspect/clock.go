@@ -13,7 +13,8 @@ type Clock struct{ Ahead, Doubt time.Duration }
 // ReadClock compares a clock with the local one. The clock was read at some time during the call,
 // so the uncertainty is half the call's duration. It calls read twice and uses the second result,
 // because the first call may include connecting. Of the two bounds it uses the one that differs
-// more.
+// more. If they are exactly a second apart, the clock shows whole seconds, and half a second is
+// uncertain, too.
 func ReadClock(read func() (earliest, latest time.Time, err error)) (c Clock, err error) {
 	for range 2 {
 		begun := time.Now()
@@ -23,6 +24,10 @@ func ReadClock(read func() (earliest, latest time.Time, err error)) (c Clock, er
 		}
 		c.Doubt = time.Since(begun) / 2
 		ours := begun.Add(c.Doubt)
+		if latest.Sub(earliest) == time.Second {
+			c.Doubt += time.Second / 2
+			earliest, latest = earliest.Add(time.Second/2), earliest.Add(time.Second/2)
+		}
 		if c.Ahead = latest.Sub(ours); earliest.Sub(ours).Abs() > c.Ahead.Abs() {
 			c.Ahead = earliest.Sub(ours)
 		}

@@ -128,3 +128,21 @@ func TestTogether(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// TestWholeSeconds: a clock that shows whole seconds is not taken for a wrong one, and a wrong one is
+// found.
+func TestWholeSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(900 * time.Millisecond) // the bubble begins with a full second
+		for ahead, want := range map[time.Duration]driver.Severity{0: driver.Good, 5 * time.Second: driver.Warning, -5 * time.Second: driver.Warning} {
+			c, err := inspect.ReadClock(func() (earliest, latest time.Time, err error) {
+				now := time.Now().Add(ahead).Truncate(time.Second)
+				return now, now.Add(time.Second), nil
+			})
+			if f := c.Judge(); err != nil || f.Severity != want {
+				t.Errorf("%v ahead: %+v, %v", ahead, f, err)
+			}
+		}
+	})
+}
