@@ -121,8 +121,8 @@ func (r *Records) again(ctx context.Context, request func(context.Context) error
 	var before error
 	for pause := backoff(); ; {
 		err := request(ctx)
-		if err != nil && ctx.Err() != nil {
-			err = errors.Join(before, err) // the one before says more
+		if err != nil && before != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w; then: %w", before, err) // the one before says more
 		}
 		if before = err; err == nil || errors.Is(err, driver.ErrConfig) || !pause.Wait(ctx) {
 			return err

@@ -188,10 +188,10 @@ func (b *Bucket) do(ctx context.Context, method, key string, query url.Values, h
 		r.Header[name] = values
 	}
 	hash := sha256.Sum256(body)
-	if err := b.sign(r, hex.EncodeToString(hash[:])); err != nil {
-		if errors.Is(err, awslogin.ErrNone) {
-			err = fmt.Errorf("%w: %w", driver.ErrConfig, err)
-		}
+	switch err := b.sign(r, hex.EncodeToString(hash[:])); {
+	case errors.Is(err, awslogin.ErrNone):
+		return 0, nil, nil, fmt.Errorf("%w: %w", driver.ErrConfig, err)
+	case err != nil:
 		return 0, nil, nil, fmt.Errorf("sign a request: %w", err)
 	}
 	answer, err := b.client.Do(r)

@@ -25,7 +25,7 @@ const versionPackage = "github.com/fencelock/fencelock/cmd/fencelock/internal/cl
 func (r *release) build(ctx context.Context, work, goos, arch string) (pack.Binary, error) {
 	name := filepath.Join(work, "bin", goos+"-"+arch)
 	set := fmt.Sprintf("-X %[1]s.releaseVersion=%[2]s -X %[1]s.releaseCommit=%[3]s", versionPackage, r.version, r.commit)
-	_, err := output(ctx, r.source, cleanEnv("GOOS="+goos, "GOARCH="+arch), "go", "build", "-mod=readonly", "-trimpath",
+	_, err := output(ctx, r.source, cleanEnv("GOOS="+goos, "GOARCH="+arch), "go", "build", "-mod=readonly", "-trimpath", "-tags=nethttpomithttp2",
 		"-buildvcs=false", "-ldflags=-s -w -buildid= "+set, "-o", name, "./cmd/fencelock")
 	if err != nil {
 		return pack.Binary{}, err

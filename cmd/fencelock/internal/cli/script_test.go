@@ -115,6 +115,7 @@ func TestScript(t *testing.T) {
 			"redis":      scriptRedis(t),
 			"pg":         scriptPostgres(t),
 			"mariadb":    scriptMariaDB(t),
+			"s3":         scriptS3(t),
 			"ended":      scriptEnded,
 		},
 	})

@@ -10,6 +10,7 @@
 //	redlock://h1,h2,h3/db   an odd number of independent masters
 //	postgres://host/db      as libpq takes it, postgresql:// too
 //	mysql://host/db         records in a table of MySQL or MariaDB, mariadb:// too
+//	s3://bucket/prefix      objects in a bucket of S3 or another object store
 //
 // The parameters of Redis set fields of redislock.Config and of its client. Durations have the
 // syntax of Go:
@@ -40,6 +41,12 @@
 //	table=NAME              the table; fencelock_record by default
 //	tls=on                  TLS; tls=skip-verify does not verify the certificate
 //	timeout=4s              timeout of the first connection
+//
+// S3 has these. The login is that of Amazon's tools: variables, files, or a role.
+//
+//	region=eu-west-1        the region of the bucket; AWS_REGION by default
+//	endpoint=https://host   a store other than Amazon's
+//	timeout=5s              timeout of a request, with its attempts
 //
 // A parameter that is unknown, given twice or invalid is refused: a misspelt one would have no
 // effect.
@@ -88,20 +95,21 @@ var schemes = map[string]scheme{
 	"postgresql":     {openPostgres, "postgresql://[user:password@]host[:port]/database"},
 	"mysql":          {openMySQL, "mysql://[user:password@]host[:port]/database[?table=NAME]"},
 	"mariadb":        {openMySQL, "mariadb://[user:password@]host[:port]/database[?table=NAME]"},
+	"s3":             {openS3, "s3://bucket[/prefix][?region=NAME][&endpoint=https://host]"},
 }
 
 // Beginnings returns what URLs may start with, for completion.
 func Beginnings() []string {
 	return []string{
 		"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
-		"redlock://", "postgres://", "mysql://", "mariadb://", "mem:",
+		"redlock://", "postgres://", "mysql://", "mariadb://", "s3://", "mem:",
 	}
 }
 
 // Open opens the engine of a URL, and returns a function that closes it within half a second. An
-// empty URL means [DefaultDir]. Open connects to a single Redis, PostgreSQL or MySQL, for some
-// seconds at most, so that errors are found early. It does not connect to the servers of Redlock, since
-// some of them may be down.
+// empty URL means [DefaultDir]. Open connects to a single Redis, PostgreSQL, MySQL or object store,
+// for some seconds at most, so that errors are found early. It does not connect to the servers of
+// Redlock, since some of them may be down.
 //
 // An error is a single line without passwords. It is ErrUnavailable if the server is unreachable,
 // ErrConfig if the server refuses us, and the error of ctx if ctx has ended. Any other error means

@@ -40,7 +40,7 @@ func TestBeginningsAreSchemes(t *testing.T) {
 
 func TestUnknownScheme(t *testing.T) {
 	_, _, err := engineurl.Open(t.Context(), "redsi://h")
-	const want = "redsi: unknown scheme; did you mean redis? (known: file, mariadb, mem, mysql, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock)"
+	const want = "redsi: unknown scheme; did you mean redis? (known: file, mariadb, mem, mysql, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock, s3)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -150,7 +150,7 @@ func TestPasswordIsHidden(t *testing.T) {
 		"postgres://u:%s@127.0.0.1:1/x", "postgres://u:%s/x@h", "postgres://u:%s@h:port/x", "postgres://u:%s@h/x#y", "postgres://u:%s@h/x?sslmode=no",
 		"postgres://u:%s@h/x?pooler=no", "postgres://127.0.0.1:1/x?password=%s", "postgres://127.0.0.1:1/x?password=%s&sslmode=no", "postgresql://u:%s@127.0.0.1:1,127.0.0.1:2/x",
 		"postgres://u:%%zz%s@h/x", "postgres://u:%s@h/x?connect_timeout=no", "redlock://:%s@h", "redlock://:%s/x@h1,h2,h3", "redlock://%s@h1,h2,h3",
-		"redlock://:%s@h1,h2,h3?tls=no", "redlock://:a,b%s@h1:port,h2,h3", "x y://u:%s@h",
+		"s3://u:%s@bucket?region=x", "s3://:%s@bucket/x", "redlock://:%s@h1,h2,h3?tls=no", "redlock://:a,b%s@h1:port,h2,h3", "x y://u:%s@h",
 	} {
 		raw := strings.NewReplacer("%s", secret, "%%", "%").Replace(format)
 		_, _, err := engineurl.Open(t.Context(), raw)

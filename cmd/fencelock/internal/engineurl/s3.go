@@ -1,0 +1,145 @@
+//go:build unix
+
+package engineurl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/bucket"
+	"github.com/fencelock/fencelock/internal/inspect"
+	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/s3records"
+)
+
+// s3Parameters are the parameters of URLs of S3.
+var s3Parameters = []string{"region", "endpoint", "timeout"}
+
+// The pause between two reads of a waiter. It is longer than in other stores, since each read is a
+// request that is paid for.
+const s3MinPoll, s3MaxPoll = 50 * time.Millisecond, time.Second
+
+// s3Patience limits the requests before the first lock.
+const s3Patience = 15 * time.Second
+
+// s3Target is a parsed URL of S3.
+type s3Target struct {
+	name      string // of the bucket
+	config    s3records.Config
+	transport *http.Transport
+}
+
+// openS3 reads an object once, checks the store if nobody has done so, and returns the engine of the
+// URL.
+func openS3(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func() error, error) {
+	target, err := parseS3(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dial != nil {
+		target.transport.Proxy = nil
+		target.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
+	}
+	records := s3records.New(target.name, &target.config)
+	engine := &s3Engine{recordlock.New(records, &recordlock.Config{Name: "s3", MinPoll: s3MinPoll, MaxPoll: s3MaxPoll}), records}
+	end := func() error { return closeBoth(engine.Close, target.transport.CloseIdleConnections) }
+	if err := target.prepare(ctx, records); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return engine, end, nil
+}
+
+// parseS3 parses a URL. It does not connect.
+func parseS3(u *url.URL) (*s3Target, error) {
+	prefix := strings.Trim(u.Path, "/")
+	switch {
+	case u.User != nil:
+		return nil, errors.New("the URL has a user; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
+	case u.Opaque != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "":
+		return nil, errors.New("the URL needs the name of a bucket; write the store's address in endpoint=")
+	case prefix != "" && path.Clean("/"+prefix) != "/"+prefix:
+		return nil, errors.New("the prefix has an empty part, . or ..")
+	}
+	q, err := parseKnown(u, s3Parameters...)
+	if err != nil {
+		return nil, err
+	}
+	t := &s3Target{name: u.Host, transport: bucket.Transport()}
+	t.config = s3records.Config{
+		Region: q.Get("region"), Endpoint: q.Get("endpoint"), Timeout: q.duration("timeout", 300*time.Millisecond, "5s"),
+		Client: &http.Client{Transport: t.transport},
+	}
+	if prefix != "" {
+		t.config.Prefix = prefix + "/"
+	}
+	endpoint, err := url.Parse(t.config.Endpoint)
+	switch {
+	case !q.Has("endpoint") && cmp.Or(t.config.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")) == "":
+		return nil, errors.New("the region of the bucket is not known; write region=, or set AWS_REGION")
+	case q.Has("endpoint") && (err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != ""):
+		return nil, errors.New("endpoint= is no URL; write https://host or http://host:port")
+	}
+	return t, q.err
+}
+
+// s3Checked is the key of the record that names the store and the bucket that have been checked, and
+// s3Check is the version of the check.
+const s3Checked, s3Check = "fencelock checked", "1 "
+
+// prepare reads a record, so that an error is reported before a request waits and retries. If the
+// store has not been checked, it checks the store.
+func (t *s3Target) prepare(ctx context.Context, records *s3records.Records) error {
+	limited, cancel := context.WithTimeout(ctx, s3Patience)
+	defer cancel()
+	here := s3Check + cmp.Or(t.config.Endpoint, "S3") + " " + t.name
+	rec, err := records.Get(limited, s3Checked)
+	if err == nil && string(rec.Value) != here {
+		if err = records.Init(limited); err == nil {
+			_, err = records.Swap(limited, s3Checked, []byte(here), rec.Version, 0)
+		}
+	}
+	switch {
+	case err == nil, errors.Is(err, driver.ErrConflict): // another process has checked it, too
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	kind, hint := driver.ErrUnavailable, hintUnreachable
+	switch {
+	case errors.Is(err, s3records.ErrConditions):
+		kind, hint = driver.ErrConfig, "a store with conditional writes; locks in this one could have two holders"
+	case errors.Is(err, driver.ErrConfig):
+		kind, hint = driver.ErrConfig, "check the bucket, region= and endpoint= in FENCELOCK_URL, and the login"
+	}
+	text := strings.TrimPrefix(driver.OneLine(err).Error(), kind.Error()+": ")
+	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
+}
+
+// s3Engine is an engine in a bucket.
+type s3Engine struct {
+	*recordlock.Engine
+	records *s3records.Records
+}
+
+// Inspect also checks that the store obeys conditions.
+func (e *s3Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	switch err := e.records.Init(ctx); {
+	case errors.Is(err, s3records.ErrConditions):
+		return []driver.Finding{inspect.Found("conditions", driver.Broken, driver.OneLine(err).Error(),
+			"two processes can hold the same lock", "use a store with conditional writes")}, nil
+	case err != nil:
+		return nil, err
+	}
+	findings, err := e.Engine.Inspect(ctx, ttl)
+	return append([]driver.Finding{inspect.Passed("conditions", "of concurrent writes on the same condition, one succeeds")}, findings...), err
+}
