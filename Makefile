@@ -86,7 +86,7 @@ apidiff: ## the API is compatible with the last version tag, if there is one
 	@GO="$(GO)" .ci/apidiff
 
 .PHONY: size
-size: ## the command is no larger than 16 MB, stripped
+size: ## the command is no larger than 16 MB, built as for a release
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) build -tags nethttpomithttp2 -ldflags='-s -w' -o "$$dir/fencelock" ./cmd/fencelock && \
 	size=$$(wc -c <"$$dir/fencelock") && echo "the command has $$size bytes" && test "$$size" -le 16000000
