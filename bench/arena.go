@@ -25,7 +25,7 @@ type suite struct {
 }
 
 // suites are all that is measured; every engine has one.
-var suites = []suite{redisSuite, hotSuite, modesSuite, ratesSuite, postgresSuite, postgresModesSuite, redlockSuite(3), redlockSuite(5), hooksSuite, commandSuite}
+var suites = []suite{redisSuite, hotSuite, modesSuite, ratesSuite, postgresSuite, postgresModesSuite, mariadbSuite, redlockSuite(3), redlockSuite(5), hooksSuite, commandSuite}
 
 // ours is the contestant that the bars are for, and bare the limit: the same
 // commands without a library.

@@ -9,10 +9,13 @@ require (
 	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 )
+
+require filippo.io/edwards25519 v1.2.0 // indirect
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

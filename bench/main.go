@@ -55,7 +55,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "picture" {
 		exit(record(os.Args[2:]))
 	}
-	suite := flag.String("suite", "", "run these suites only, and leave the page's other sections alone (modes, postgres-modes and hooks run only so); separated by commas: "+strings.Join(suiteNames(), ", "))
+	suite := flag.String("suite", "", "run these suites only, and leave the page's other sections alone (modes, postgres-modes, mariadb and hooks run only so); separated by commas: "+strings.Join(suiteNames(), ", "))
 	only := flag.String("only", "", "measure these only, and write no page; separated by commas: "+strings.Join(measureNames(suites), ", "))
 	rounds := flag.Int("rounds", 25, "interleaved rounds")
 	quick := flag.Bool("quick", false, "measure little of everything, and write no page")

@@ -101,7 +101,15 @@ func startMariaDB(t hosttest.TB) servers {
 	s := servers{clock: hosttest.ClockIfPossible(t)}
 	m := mariadbtest.StartBy(t, s.clock)
 	s.addrs = []string{m.Addr()}
-	s.pause = func(int) { m.Freeze(t) }
+	s.tend = func() {
+		if m.Ended() {
+			m.Restart(t)
+		}
+	}
+	s.pause = func(int) {
+		s.tend()
+		m.Freeze(t)
+	}
 	s.resume = func(int) { m.Thaw(t) }
 	s.crash = func(int, *rand.Rand) { m.Restart(t) }
 	cfg, err := mysql.ParseDSN(m.DSN("test"))

@@ -107,6 +107,17 @@ func (m *MariaDB) Restart(t hosttest.TB) {
 	}
 }
 
+// Ended reports whether the server has ended by itself, as InnoDB does if its clock is set back while
+// it waits for the disk.
+func (m *MariaDB) Ended() bool {
+	select {
+	case <-m.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 // kill ends the server as a crash does, and returns when it is gone.
 func (m *MariaDB) kill(t hosttest.TB) {
 	t.Helper()
