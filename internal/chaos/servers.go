@@ -10,11 +10,13 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
@@ -101,17 +103,29 @@ func startMariaDB(t hosttest.TB) servers {
 	s := servers{clock: hosttest.ClockIfPossible(t)}
 	m := mariadbtest.StartBy(t, s.clock)
 	s.addrs = []string{m.Addr()}
-	s.tend = func() {
+	var mu sync.Mutex // guards m
+	with := func(f func(hosttest.TB)) {
+		mu.Lock()
+		defer mu.Unlock()
 		if m.Ended() {
 			m.Restart(t)
 		}
+		f(t)
 	}
-	s.pause = func(int) {
-		s.tend()
-		m.Freeze(t)
-	}
-	s.resume = func(int) { m.Thaw(t) }
-	s.crash = func(int, *rand.Rand) { m.Restart(t) }
+	s.pause = func(int) { with(m.Freeze) }
+	s.resume = func(int) { with(m.Thaw) }
+	s.crash = func(int, *rand.Rand) { with(m.Restart) }
+	ctx, stop := context.WithCancel(t.Context())
+	var operator sync.WaitGroup
+	operator.Go(func() { // starts a server again that has ended by itself; ends with t
+		for retry.Sleep(ctx, 100*time.Millisecond) {
+			with(func(hosttest.TB) {})
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		operator.Wait()
+	})
 	cfg, err := mysql.ParseDSN(m.DSN("test"))
 	if err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ var rooms = []room{
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
 	{folder: "internal/chaos", imports: []string{
-		".", "driver", "chaostest/history", "internal/clock", "internal/crew", "internal/faults", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
+		".", "driver", "chaostest/history", "internal/clock", "internal/crew", "internal/faults", "internal/retry", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
 		"internal/testkit/redistest", "engine libraries", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5",
 	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},

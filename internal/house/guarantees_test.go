@@ -32,7 +32,7 @@ var runGuarantees = flag.Bool("guarantees", false, "run the tests with a verdict
 
 // examined are the packages whose TestExam is the conformance suite of an engine.
 var examined = map[string]string{
-	"driver/drivertest": "memory", "filelock": "files", "redislock": "Redis", "redlock": "Redlock", "pglock": "PostgreSQL",
+	"driver/drivertest": "memory", "filelock": "files", "redislock": "Redis", "redlock": "Redlock", "pglock": "PostgreSQL", "recordlock": "records",
 }
 
 // results are what a run of the tests has shown.
