@@ -6,29 +6,37 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
 )
 
-// TestExam runs the conformance suite on records in memory, in bubbles: on records that report
-// changes, on records that must be polled, and on records without a clock.
+// TestExam runs the conformance suite, in bubbles, on records in memory that must be polled and have a
+// clock.
 func TestExam(t *testing.T) {
-	for name, limit := range map[string]func(driver.Records) driver.Records{
-		"reported": func(r driver.Records) driver.Records { return r },
-		"polled":   func(r driver.Records) driver.Records { return polled{r} },
-		"no clock": func(r driver.Records) driver.Records { return noClock{r} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite := drivertest.Suite{World: func(testing.TB) drivertest.World { return world{memlock.New(nil), limit} }, Bubble: true}
-			if name == "no clock" {
-				suite.Known = map[string]string{
-					"renew-expired": "a process without a past waits for a TTL until it takes over",
-					"adopt-ended":   "a process without a past does not know that a lease has expired",
-				}
-			}
-			drivertest.Run(t, suite)
-		})
+	drivertest.Run(t, suiteOf(func(r driver.Records) driver.Records { return polled{r} }))
+	verdict.Is(t, "Records: the holder is killed", verdict.Safe)
+	verdict.Is(t, "Records: a waiter dies or freezes", verdict.Safe)
+	verdict.Is(t, "Records: the store restarts with its data", verdict.Safe)
+}
+
+// TestExamReported runs the suite on records that report changes.
+func TestExamReported(t *testing.T) {
+	drivertest.Run(t, suiteOf(func(r driver.Records) driver.Records { return r }))
+}
+
+// TestExamWithoutAClock runs the suite on records without a clock.
+func TestExamWithoutAClock(t *testing.T) {
+	suite := suiteOf(func(r driver.Records) driver.Records { return noClock{r} })
+	suite.Known = map[string]string{
+		"renew-expired": "a process without a past waits for a TTL until it takes over",
+		"adopt-ended":   "a process without a past does not know that a lease has expired",
 	}
+	drivertest.Run(t, suite)
+}
+
+func suiteOf(limit func(driver.Records) driver.Records) drivertest.Suite {
+	return drivertest.Suite{World: func(testing.TB) drivertest.World { return world{memlock.New(nil), limit} }, Bubble: true}
 }
 
 // hourly polls less often than usual, since the leases of the suite last an hour.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/recordlock"
 )
 
@@ -16,6 +17,7 @@ import (
 // lease must count from the answer: counted from the question, it would be over before its holder
 // stops to rely on it.
 func TestLeaseCountsFromTheAnswer(t *testing.T) {
+	verdict.Is(t, "Records: the holder is partitioned from the store", verdict.Safe)
 	play(t, false, func(s scene) {
 		holder, _ := s.client()
 		g := s.acquire(holder, request())
@@ -61,6 +63,8 @@ func earlier(by time.Duration) func(*link) {
 // A process that asks once is refused unless both the store's clock and the wall clocks say that
 // the lease is over.
 func TestOneShotTrustsNoClockAlone(t *testing.T) {
+	verdict.Is(t, "Records: the store's clock is set forward or back", verdict.Safe)
+	verdict.Is(t, "Records: the wall clock of a client is wrong", verdict.Safe)
 	play(t, true, func(s scene) {
 		holder, _ := s.client()
 		s.acquire(holder, request())
@@ -99,6 +103,8 @@ func TestOneShotTrustsNoClockAlone(t *testing.T) {
 // A death costs one TTL if the clocks agree, whenever the waiter arrives, and two if they do not or
 // the store has none.
 func TestDeathCosts(t *testing.T) {
+	verdict.Is(t, "Records: the holder is killed", verdict.Safe)
+	verdict.Is(t, "Records: the store's clock is set forward or back", verdict.Safe)
 	for _, c := range []struct {
 		what    string
 		clock   bool

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 )
 
 func contextFor(s scene, d time.Duration) (context.Context, context.CancelFunc) {
@@ -40,6 +41,7 @@ func (l *late) takeOne(from *link) {
 // A request is given up while the outcome of its Swap is unknown. The record is written once more,
 // so that the store does not execute that Swap later: it would leave a holder that nobody knows.
 func TestSecondWriteAfterAnUnknownOutcome(t *testing.T) {
+	verdict.Is(t, "Records: a request arrives after its client gave up", verdict.Safe)
 	for _, wait := range []bool{false, true} {
 		for _, used := range []bool{false, true} {
 			t.Run(fmt.Sprintf("wait=%t used=%t", wait, used), func(t *testing.T) {
@@ -73,6 +75,7 @@ func TestSecondWriteAfterAnUnknownOutcome(t *testing.T) {
 // The store executes the first Swap of a name so late that the record of a later holder has expired.
 // The client still waits, and finds itself in the record, with a token below that of the later one.
 func TestFirstSwapArrivesLate(t *testing.T) {
+	verdict.Is(t, "Records: a request arrives after its client gave up", verdict.Safe)
 	play(t, true, func(s scene) {
 		e, l := s.client()
 		var lost late
@@ -102,9 +105,8 @@ func TestNoTokenWithoutTheClock(t *testing.T) {
 		s.ok(other.Release(s.Context(), lease(s.acquire(other, request()))))
 		e, l := s.client()
 		l.set(func(l *link) { l.blind = true })
-		if _, err := e.Acquire(s.Context(), request()); !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
+		_, err := e.Acquire(s.Context(), request())
+		verdict.Is(t, "Records: the store's clock cannot be read", verdict.Refused, verdict.OfError(err))
 		l.set(func(l *link) { l.blind = false })
 		s.acquire(e, request())
 	})
@@ -112,6 +114,7 @@ func TestNoTokenWithoutTheClock(t *testing.T) {
 
 // The store executes a Swap, and its answer is lost: the next read decides.
 func TestLostAnswers(t *testing.T) {
+	verdict.Is(t, "Records: an answer is lost", verdict.Safe)
 	play(t, true, func(s scene) {
 		e, l := s.client()
 		lose := func() {
@@ -146,6 +149,7 @@ func TestLostAnswers(t *testing.T) {
 // The answer to an acquire is lost, and its caller gets the lock only with the next attempt. The
 // minimum hold counts from then.
 func TestMinimumHoldAfterALostAnswer(t *testing.T) {
+	verdict.Is(t, "Records: an answer is lost", verdict.Safe)
 	play(t, true, func(s scene) {
 		e, l := s.client()
 		lost := false
@@ -174,6 +178,7 @@ func TestMinimumHoldAfterALostAnswer(t *testing.T) {
 
 // The answer to a break is lost, and a waiter is granted before it is repeated. It keeps the lock.
 func TestRepeatedBreakSparesTheSuccessor(t *testing.T) {
+	verdict.Is(t, "Records: an answer is lost", verdict.Safe)
 	play(t, true, func(s scene) {
 		holder, _ := s.client()
 		old := s.acquire(holder, request())
@@ -288,6 +293,7 @@ func TestCachedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		theirs := s.acquire(other, request())
+		verdict.Is(t, "Records: break while the holder works", verdict.Guarded, verdict.OfHolders(nil, g.Token, theirs.Token))
 		if _, err := e.Acquire(s.Context(), request()); !errors.Is(err, driver.ErrHeld) {
 			t.Errorf("got %v, want ErrHeld", err)
 		}
@@ -331,9 +337,11 @@ func TestForeignRecords(t *testing.T) {
 			version, err := s.store.Records().Swap(s.Context(), key, []byte(value), "", 0)
 			s.ok(err)
 			e, _ := s.client()
-			if _, err := e.Acquire(s.Context(), waiting()); !errors.Is(err, driver.ErrConfig) {
+			_, err = e.Acquire(s.Context(), waiting())
+			if !errors.Is(err, driver.ErrConfig) {
 				t.Errorf("%s: got %v, want ErrConfig", value, err)
 			}
+			verdict.Is(t, "Records: a record is damaged, or a newer version of fencelock has written it", verdict.Refused, verdict.OfError(err))
 			if rec, err := s.store.Records().Get(s.Context(), key); err != nil || rec.Version != version {
 				t.Errorf("%s was replaced by %q, %v", value, rec.Value, err)
 			}

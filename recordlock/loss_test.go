@@ -1,0 +1,114 @@
+package recordlock_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
+)
+
+// A holder that is cut off from the store loses its lock before another process is granted it.
+func TestPartition(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		held, err := fencelock.New(e, nil).With(fencelock.Options{TTL: ttl}).Acquire(s.Context(), name)
+		s.ok(err)
+		time.Sleep(ttl)
+		l.set(func(l *link) {
+			l.down = true
+			l.swap = func(func() error) error { return driver.ErrUnavailable }
+		})
+		other, _ := s.client()
+		g := s.acquire(other, waiting())
+		verdict.Is(t, "Records: the holder is partitioned from the store", verdict.Safe, verdict.OfHolders(held.Err(), held.Token(), g.Token))
+		if held.Context().Err() == nil {
+			t.Error("the context of the lock has not ended")
+		}
+		_ = held.Release()
+	})
+}
+
+// A frozen holder cannot look. Its lease ends, and a guard must refuse its late write.
+func TestFrozenHolder(t *testing.T) {
+	play(t, true, func(s scene) {
+		holder, _ := s.client()
+		first := s.acquire(holder, request()) // and does not renew
+		other, _ := s.client()
+		second := s.acquire(other, waiting())
+		verdict.Is(t, "Records: the holder freezes", verdict.Guarded, verdict.OfHolders(nil, first.Token, second.Token))
+		if err := holder.Renew(s.Context(), []driver.Lease{lease(first)})[0]; !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("the late renewal: got %v, want ErrNotHeld", err)
+		}
+	})
+}
+
+// The store's clock and the wall clocks are wrong together, so a process that asks once takes a lease
+// that still runs.
+func TestBothClocksAreWrong(t *testing.T) {
+	play(t, true, func(s scene) {
+		holder, _ := s.client()
+		first := s.acquire(holder, request())
+		other, l := s.client()
+		l.set(func(l *link) { l.ahead = time.Hour })
+		l.set(earlier(time.Hour))
+		second := s.acquire(other, request())
+		verdict.Is(t, "Records: the clocks of the store and of clients are wrong at the same time, in the same direction",
+			verdict.Guarded, verdict.OfHolders(nil, first.Token, second.Token))
+	})
+}
+
+// The store loses the record of a held lock, or its last change. The next holder has a greater token,
+// and the earlier one is notified.
+func TestLostRecord(t *testing.T) {
+	for what, before := range map[string][]byte{"deleted": nil, "the state before the grant": []byte(`{"format":1,"name":"invoice","last":1}`)} {
+		t.Run(what, func(t *testing.T) {
+			play(t, true, func(s scene) {
+				lost := make(chan error, 1)
+				req := request()
+				req.OnLost = func(cause error) { lost <- cause }
+				holder, _ := s.client()
+				first := s.acquire(holder, req)
+				records := s.store.Records()
+				rec, err := records.Get(s.Context(), key)
+				s.ok(err)
+				life := time.Duration(0)
+				if before == nil {
+					life = time.Microsecond
+				}
+				_, err = records.Swap(s.Context(), key, before, rec.Version, life)
+				s.ok(err)
+				time.Sleep(time.Millisecond)
+				other, _ := s.client()
+				second := s.acquire(other, request())
+				verdict.Is(s, "Records: the store loses a record, or its last change", verdict.Guarded, verdict.OfHolders(nil, first.Token, second.Token))
+				time.Sleep(ttl / 3)
+				synctest.Wait()
+				select {
+				case cause := <-lost:
+					if !errors.Is(cause, driver.ErrLost) {
+						t.Errorf("got %v, want ErrLost", cause)
+					}
+				default:
+					t.Error("the holder was not notified within a third of its TTL")
+				}
+			})
+		})
+	}
+}
+
+// While the store is down, requests are refused as unavailable, not as held.
+func TestStoreIsDown(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		l.set(func(l *link) { l.down = true })
+		_, err := e.Acquire(s.Context(), request())
+		verdict.Is(t, "Records: the store cannot be reached", verdict.Refused, verdict.OfError(err))
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+	})
+}
