@@ -37,6 +37,7 @@ type link struct {
 	down   bool                          // reads fail
 	tamper func([]byte) []byte           // changes what is read
 	swap   func(next func() error) error // replaces a Swap; next executes it
+	gets   int
 	swaps  int
 }
 
@@ -53,6 +54,7 @@ func (l *link) now() link {
 }
 
 func (l *link) Get(ctx context.Context, key string) (driver.Record, error) {
+	l.set(func(l *link) { l.gets++ })
 	now := l.now()
 	time.Sleep(now.before)
 	if now.down {
