@@ -160,9 +160,15 @@ func (c Config) kind() kind {
 	return k
 }
 
-// open opens the engine without any fault on the way.
+// open opens the engine without any fault on the way. A server that was started here may be starting
+// again.
 func (a *Arena) open(ctx context.Context) (driver.Engine, func() error) {
+	patience := time.Now().Add(30 * time.Second)
 	engine, end, err := a.Open(ctx, a.Own.URL, nil)
+	for errors.Is(err, driver.ErrUnavailable) && len(a.servers.addrs) > 0 && time.Now().Before(patience) {
+		time.Sleep(100 * time.Millisecond)
+		engine, end, err = a.Open(ctx, a.Own.URL, nil)
+	}
 	if err != nil {
 		a.t.Fatal(err)
 	}

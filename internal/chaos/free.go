@@ -64,6 +64,9 @@ func acquire(ctx context.Context, locks *fencelock.Locker, name string, wait boo
 func (r *round) awaitNothing(ctx context.Context, locks driver.Lister) {
 	for left := true; left; time.Sleep(20 * time.Millisecond) {
 		all, err := locks.List(ctx, driver.Query{Prefix: r.Own.Names, Scan: true})
+		if errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
+			continue // a server may be starting again
+		}
 		if err != nil {
 			r.t.Errorf("seed %d: list: %v; left: %v", r.seed, err, all)
 			return
