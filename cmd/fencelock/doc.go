@@ -37,9 +37,10 @@
 // The flag --url, or the variable FENCELOCK_URL, names the engine: a directory of this host
 // (file:///path), Redis (redis://, rediss://, redis+sentinel://, redis+cluster://), several
 // independent Redis servers (redlock://), PostgreSQL (postgres://), a table of MariaDB or MySQL
-// (mariadb://, mysql://), or a bucket of S3 or another object store (s3://). Without a URL, the locks
-// are in a directory of this user on this host: they exclude neither other hosts nor other users. A
-// command under a lock gets FENCELOCK_URL only with --pass-url.
+// (mariadb://, mysql://), a bucket of S3 or another object store (s3://), or Lease objects of
+// Kubernetes (k8s://). Without a URL, the locks are in a directory of this user on this host: they
+// exclude neither other hosts nor other users. A command under a lock gets FENCELOCK_URL only with
+// --pass-url.
 //
 // # What a command can rely on
 //

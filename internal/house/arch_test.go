@@ -126,7 +126,7 @@ var rooms = []room{
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
-		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/redisconn", "internal/redisfmt", "memlock",
+		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
 		"pglock", "recordlock", "redislock", "redlock", "s3records", "sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys"}},
@@ -154,7 +154,7 @@ const (
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
 	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest",
-	"internal/testkit/kubetest", "internal/testkit/objecttest", "internal/testkit/verdict",
+	"internal/testkit/objecttest", "internal/testkit/verdict",
 }
 
 // modules are the modules of their own whose code obeys these rules, too: each in a

@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 	"unicode/utf8"
 )
@@ -49,14 +48,20 @@ type event struct {
 	object   entry
 }
 
+// TB is the part of testing.TB that a server needs.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+}
+
 // Start starts a server, which is closed at the end of the test.
-func Start(t testing.TB) *Server {
+func Start(t TB) *Server {
 	t.Helper()
 	return start(t, (*httptest.Server).Start)
 }
 
 // StartTLS is Start with TLS and HTTP/2.
-func StartTLS(t testing.TB) *Server {
+func StartTLS(t TB) *Server {
 	t.Helper()
 	return start(t, func(s *httptest.Server) {
 		s.EnableHTTP2 = true
@@ -64,7 +69,7 @@ func StartTLS(t testing.TB) *Server {
 	})
 }
 
-func start(t testing.TB, listen func(*httptest.Server)) *Server {
+func start(t TB, listen func(*httptest.Server)) *Server {
 	t.Helper()
 	s := &Server{revision: 100, compacted: 100, objects: map[string]entry{}, changed: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(s)

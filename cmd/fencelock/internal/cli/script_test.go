@@ -114,6 +114,7 @@ func TestScript(t *testing.T) {
 			"longname":   scriptLongName,
 			"redis":      scriptRedis(t),
 			"pg":         scriptPostgres(t),
+			"kube":       scriptKube(t),
 			"mariadb":    scriptMariaDB(t),
 			"s3":         scriptS3(t),
 			"ended":      scriptEnded,

@@ -11,6 +11,7 @@
 //	postgres://host/db      as libpq takes it, postgresql:// too
 //	mysql://host/db         records in a table of MySQL or MariaDB, mariadb:// too
 //	s3://bucket/prefix      objects in a bucket of S3 or another object store
+//	k8s://namespace         Lease objects of Kubernetes; k8s:// is the namespace of the pod
 //
 // The parameters of Redis set fields of redislock.Config and of its client. Durations have the
 // syntax of Go:
@@ -47,6 +48,12 @@
 //	region=eu-west-1        the region of the bucket; AWS_REGION by default
 //	endpoint=https://host   a store other than Amazon's
 //	timeout=5s              timeout of a request, with its attempts
+//
+// Kubernetes has these. Without a server, the service account of the pod is used:
+//
+//	server=URL              the API server
+//	ca= token-file=         files with its certificates and with a token
+//	timeout=5s              timeout of a request
 //
 // A parameter that is unknown, given twice or invalid is refused: a misspelt one would have no
 // effect.
@@ -94,6 +101,7 @@ var schemes = map[string]scheme{
 	"postgres":       {openPostgres, "postgres://[user:password@]host[:port]/database"},
 	"postgresql":     {openPostgres, "postgresql://[user:password@]host[:port]/database"},
 	"mysql":          {openMySQL, "mysql://[user:password@]host[:port]/database[?table=NAME]"},
+	"k8s":            {openKube, "k8s://namespace[?server=URL&ca=FILE&token-file=FILE]"},
 	"mariadb":        {openMySQL, "mariadb://[user:password@]host[:port]/database[?table=NAME]"},
 	"s3":             {openS3, "s3://bucket[/prefix][?region=NAME][&endpoint=https://host]"},
 }
@@ -102,7 +110,7 @@ var schemes = map[string]scheme{
 func Beginnings() []string {
 	return []string{
 		"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
-		"redlock://", "postgres://", "mysql://", "mariadb://", "s3://", "mem:",
+		"redlock://", "postgres://", "mysql://", "mariadb://", "s3://", "k8s://", "mem:",
 	}
 }
 

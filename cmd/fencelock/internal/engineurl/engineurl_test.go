@@ -40,7 +40,7 @@ func TestBeginningsAreSchemes(t *testing.T) {
 
 func TestUnknownScheme(t *testing.T) {
 	_, _, err := engineurl.Open(t.Context(), "redsi://h")
-	const want = "redsi: unknown scheme; did you mean redis? (known: file, mariadb, mem, mysql, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock, s3)"
+	const want = "redsi: unknown scheme; did you mean redis? (known: file, k8s, mariadb, mem, mysql, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock, s3)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -72,7 +72,7 @@ func PartOf(raw, prefix string) (*Part, error) {
 		return p, nil
 	case "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "redlock":
 		return redisPart(u, prefix)
-	case "mysql", "mariadb":
+	case "mysql", "mariadb", "k8s":
 		return nil, fmt.Errorf("%s is not supported here", u.Scheme)
 	}
 	return nil, fmt.Errorf("%s has no servers that several processes share", u.Scheme)
