@@ -121,6 +121,14 @@ lint: ## golangci-lint; compiles it first, which takes minutes once
 mutants: cc ## show each deliberately broken engine and the case of the suite that catches it
 	$(GO) test -race -count=1 -v -run 'Mutant' ./driver/drivertest/
 
+# The steps take minutes the first time, and tens of minutes on a slow machine.
+.PHONY: kube
+kube: ## kubelock on a real kube-apiserver, which this builds, and beside the leader election of client-go
+	cd tools/kube && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	$(GO) build -ldflags='-s -w' -o "$$dir/etcd" go.etcd.io/etcd/server/v3 && \
+	$(GO) build -ldflags='-s -w' -o "$$dir/kube-apiserver" k8s.io/kubernetes/cmd/kube-apiserver && \
+	$(GO) vet . && KUBE_BIN="$$dir" $(GO) test $(LINK) -count=1 -timeout 40m -v .
+
 .PHONY: slow
 slow: cc redis postgres haproxy ## repeat engine and fault tests many times, to find rare failures
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...

@@ -1,0 +1,221 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/fencelock/fencelock"
+)
+
+const (
+	object = "one-lease"
+	ttl    = 2 * time.Second
+)
+
+// candidates are the programs of TestTurns. Each takes the lock again and again, and prints when it
+// has it and when it has not.
+var candidates = map[string]func(where string){"client-go": runClientGo, "fencelock": runFencelock}
+
+// says prints what has happened, with the time and the token, if there is one.
+func says(what string, token int64) { fmt.Println(what, time.Now().UnixNano(), token) }
+
+// hold is a turn. Some take longer than the lease, so that it is renewed.
+func hold(ctx context.Context) {
+	d := rand.N(20 * time.Millisecond)
+	if rand.IntN(20) == 0 {
+		d += ttl + rand.N(ttl)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// pause lets others take the lock.
+func pause() { time.Sleep(rand.N(600 * time.Millisecond)) }
+
+func runFencelock(where string) {
+	locks := fencelock.New(open(where), nil)
+	for {
+		lock, err := locks.With(fencelock.Options{TTL: ttl}).Acquire(context.Background(), object)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			continue
+		}
+		says("has", lock.Token())
+		hold(lock.Context())
+		says("ends", 0)
+		_ = lock.Release() // it may be lost
+		pause()
+	}
+}
+
+func runClientGo(where string) {
+	parts := strings.Fields(where)
+	client := kubernetes.NewForConfigOrDie(&rest.Config{
+		Host: parts[0], BearerToken: locksToken, TLSClientConfig: rest.TLSClientConfig{CAFile: parts[1]}, QPS: -1,
+	})
+	for {
+		ctx, cancel := context.WithCancel(context.Background())
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: meta.ObjectMeta{Namespace: parts[2], Name: object}, Client: client.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: "client-go-" + strconv.Itoa(os.Getpid())},
+			},
+			LeaseDuration: ttl, RenewDeadline: 1200 * time.Millisecond, RetryPeriod: 100 * time.Millisecond, ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) {
+					says("has", 0)
+					hold(ctx)
+					says("ends", 0)
+					cancel()
+				},
+				OnStoppedLeading: func() {},
+			},
+		})
+		cancel()
+		pause()
+	}
+}
+
+// turn is a time in which a process held the lock, by the clock of all processes of this host.
+type turn struct {
+	kind       string
+	start, end int64
+	token      int64
+}
+
+// table collects the turns of all processes.
+type table struct {
+	mu    sync.Mutex // guards the fields below
+	turns []turn
+	kills int
+}
+
+// watch runs one candidate after the other until ctx ends, and kills each of them after a while.
+func (tab *table) watch(ctx context.Context, kind, where string) error {
+	for ctx.Err() == nil {
+		if err := tab.one(ctx, kind, where); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one runs a candidate until it is killed. What it held then ends when it is dead.
+func (tab *table) one(ctx context.Context, kind, where string) error {
+	life, cancel := context.WithTimeout(ctx, 2*time.Second+rand.N(20*time.Second))
+	defer cancel()
+	cmd := exec.CommandContext(life, os.Args[0], kind, where)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	held := turn{}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var what string
+		var at, token int64
+		if _, err := fmt.Sscan(lines.Text(), &what, &at, &token); err != nil {
+			return fmt.Errorf("%q: %w", lines.Text(), err)
+		}
+		if what == "has" {
+			held = turn{kind: kind, start: at, token: token}
+			continue
+		}
+		held.end = at
+		tab.add(held)
+		held = turn{}
+	}
+	_ = cmd.Wait() // its error is the kill
+	if held.start != 0 {
+		held.end = time.Now().UnixNano()
+		tab.add(held)
+		tab.mu.Lock()
+		tab.kills++
+		tab.mu.Unlock()
+	}
+	return nil
+}
+
+func (tab *table) add(held turn) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	tab.turns = append(tab.turns, held)
+}
+
+func (tab *table) enough() bool {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	return len(tab.turns) >= 500 && tab.kills >= 10
+}
+
+// TestTurns: fencelock and the leader election of client-go take turns on one Lease object, while
+// their processes are killed, also while they hold it. No two of them hold it at the same time.
+func TestTurns(t *testing.T) {
+	s := start(t)
+	where := s.where(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	defer cancel()
+	tab := &table{}
+	errs := make(chan error, 4)
+	for _, kind := range []string{"client-go", "fencelock", "client-go", "fencelock"} {
+		go func() { errs <- tab.watch(ctx, kind, where) }() // ends with ctx
+	}
+	for !tab.enough() && ctx.Err() == nil {
+		time.Sleep(time.Second)
+	}
+	cancel()
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if !tab.enough() {
+		t.Errorf("the time is over after %d turns with %d kills", len(tab.turns), tab.kills)
+	}
+	tab.judge(t)
+}
+
+// judge fails the test if two turns overlap, or if a later token is not greater.
+func (tab *table) judge(t *testing.T) {
+	slices.SortFunc(tab.turns, func(a, b turn) int { return int(a.start - b.start) })
+	counts, changes, token := map[string]int{}, 0, int64(0)
+	for i, held := range tab.turns {
+		counts[held.kind]++
+		if i > 0 && held.start < tab.turns[i-1].end {
+			t.Errorf("%+v overlaps %+v", held, tab.turns[i-1])
+		}
+		if i > 0 && held.kind != tab.turns[i-1].kind {
+			changes++
+		}
+		if held.token > 0 && held.token <= token {
+			t.Errorf("the token %d comes after %d", held.token, token)
+		}
+		token = max(token, held.token)
+	}
+	t.Logf("%v turns, %d changes between them, %d killed holders", counts, changes, tab.kills)
+	if min(counts["client-go"], counts["fencelock"]) < len(tab.turns)/10 {
+		t.Errorf("the turns are uneven: %v", counts)
+	}
+}
