@@ -71,7 +71,7 @@ func StartTLS(t TB) *Server {
 
 func start(t TB, listen func(*httptest.Server)) *Server {
 	t.Helper()
-	s := &Server{revision: 100, compacted: 100, objects: map[string]entry{}, changed: make(chan struct{})}
+	s := New()
 	s.Server = httptest.NewUnstartedServer(s)
 	listen(s.Server)
 	t.Cleanup(func() {
@@ -128,6 +128,25 @@ func (s *Server) Object(namespace, name string) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return clone(s.objects[prefix+namespace+"/leases/"+name])
+}
+
+// Put writes an object as another program does, whatever its version.
+func (s *Server) Put(namespace, name string, object map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := prefix + namespace + "/leases/"
+	if status, answer := s.store(path, name, s.objects[path+name], clone(object), http.StatusOK); status != http.StatusOK {
+		panic(answer)
+	}
+}
+
+// Delete deletes an object as another program does.
+func (s *Server) Delete(namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := prefix + namespace + "/leases/" + name
+	s.add("DELETED", path, clone(s.objects[path]))
+	delete(s.objects, path)
 }
 
 // wake lets the watches look. The caller holds mu.
