@@ -27,6 +27,7 @@ import (
 // server is an etcd and a kube-apiserver with two accounts: an administrator, and one with the
 // rights that docs/engines/kubernetes.md lists.
 type server struct {
+	test     testing.TB // with which the servers end
 	dir, url string
 	args     []string
 	api      *exec.Cmd
@@ -45,7 +46,7 @@ func start(t *testing.T) *server {
 	if bin == "" {
 		t.Fatal("KUBE_BIN has no value: run make kube")
 	}
-	s := &server{dir: t.TempDir()}
+	s := &server{test: t, dir: t.TempDir()}
 	client, peer, port := freePort(t), freePort(t), freePort(t)
 	etcd := "http://127.0.0.1:" + client
 	s.launch(t, exec.Command(filepath.Join(bin, "etcd"), "--data-dir", s.path("etcd"), "--listen-client-urls", etcd,
@@ -74,7 +75,7 @@ func (s *server) write(t *testing.T, name string, text []byte) {
 	}
 }
 
-// launch starts a program, which ends with the test.
+// launch starts a program, which ends with the test of the server.
 func (s *server) launch(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	log := new(bytes.Buffer)
@@ -83,11 +84,11 @@ func (s *server) launch(t testing.TB, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	s.test.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s:\n%s", filepath.Base(cmd.Path), log.Bytes()[max(0, log.Len()-2000):])
+		if s.test.Failed() {
+			s.test.Logf("%s:\n%s", filepath.Base(cmd.Path), log.Bytes()[max(0, log.Len()-2000):])
 		}
 	})
 }

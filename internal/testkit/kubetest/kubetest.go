@@ -23,6 +23,7 @@ import (
 // Server keeps objects in memory. It is safe for concurrent use.
 type Server struct {
 	URL    string
+	Lax    bool             // ignores the resourceVersion of a request; set it before use
 	Token  string           // what requests must bear, unless it is empty; set it before use
 	Server *httptest.Server // has the certificate of StartTLS
 
@@ -116,11 +117,15 @@ func (s *Server) Kick() {
 	s.wake()
 }
 
-// Len returns the number of objects.
-func (s *Server) Len() int {
+// Names returns the names of all objects, in order.
+func (s *Server) Names() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.objects)
+	for _, object := range s.objects {
+		names = append(names, meta(object)["name"].(string))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Object returns a copy of an object, or nil.
@@ -213,7 +218,7 @@ func (s *Server) one(r *http.Request, path, name string, body []byte) (int, any)
 		conditions, _ := in["preconditions"].(entry)
 		expected, _ = conditions["resourceVersion"].(string)
 	}
-	if expected != "" && expected != meta(old)["resourceVersion"] {
+	if !s.Lax && expected != "" && expected != meta(old)["resourceVersion"] {
 		return problem(http.StatusConflict, "Conflict", "the object has been modified")
 	}
 	switch r.Method {
