@@ -3,13 +3,17 @@ package kube
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/kubelock"
+	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
 )
 
@@ -24,7 +28,9 @@ func TestMain(m *testing.M) {
 
 // open opens the locks of a namespace; where is the URL of the server, the file with its certificate
 // and the namespace.
-func open(where string) *recordlock.Engine {
+func open(where string) *recordlock.Engine { return recordlock.New(openRecords(where), nil) }
+
+func openRecords(where string) *kubelock.Records {
 	parts := strings.Fields(where)
 	records, err := kubelock.New(&kubelock.Config{
 		Server: parts[0], CAFile: parts[1], Namespace: parts[2], Token: func() (string, error) { return locksToken, nil },
@@ -32,7 +38,7 @@ func open(where string) *recordlock.Engine {
 	if err != nil {
 		panic(err)
 	}
-	return recordlock.New(records, nil)
+	return records
 }
 
 // where returns the argument of open for a new namespace.
@@ -52,16 +58,86 @@ func (w world) Mend(t testing.TB)                     { proc.Thaw(t, w.api.Proce
 // TestLocks runs the conformance suite on locks in Lease objects of a real kube-apiserver.
 func TestLocks(t *testing.T) {
 	s := start(t)
-	records, err := kubelock.New(&kubelock.Config{
-		Server: s.url, CAFile: s.ca(), Namespace: s.namespace(t), Token: func() (string, error) { return locksToken, nil },
-	})
-	if err == nil {
-		err = records.Init(t.Context())
-	}
-	if err != nil {
+	if err := openRecords(s.where(t)).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	drivertest.Run(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
 		return world{s, s.where(t)}
 	}})
+}
+
+// awaitWorld is a namespace with records, beside a memory with locks.
+type awaitWorld struct {
+	place string
+	locks *memlock.Engine
+}
+
+// awaitClient has the locks of a memory and the records of a namespace.
+type awaitClient struct {
+	*memlock.Engine
+	records driver.Records
+}
+
+func (w awaitWorld) Restart(testing.TB) {}
+func (w awaitWorld) Client(testing.TB) drivertest.Client {
+	return awaitClient{w.locks.Client(), openRecords(w.place)}
+}
+
+func (c awaitClient) Records() driver.Records { return c.records }
+func (c awaitClient) Kill(testing.TB)         { c.Engine.Kill() }
+func (c awaitClient) Freeze(testing.TB)       { c.Engine.Freeze() }
+func (c awaitClient) Thaw(testing.TB)         { c.Engine.Thaw() }
+
+// TestAwait runs the case of the suite about watches. The records of an engine hide them.
+func TestAwait(t *testing.T) {
+	s := start(t)
+	for _, c := range drivertest.Cases() {
+		if c.Name == "record-await" {
+			c.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return awaitWorld{s.where(t), memlock.New(nil)} }})
+		}
+	}
+	if t.Skipped() {
+		t.Error("was not asked")
+	}
+}
+
+// TestLatency logs how long an acquire with a release takes, and a hand-over to a waiter.
+func TestLatency(t *testing.T) {
+	s := start(t)
+	where := s.where(t)
+	here, there := fencelock.New(open(where), nil), fencelock.New(open(where), nil)
+	acquire := func(locks *fencelock.Locker) *fencelock.Lock {
+		lock, err := locks.Acquire(t.Context(), "latency")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+	var alone, handed []time.Duration
+	for range 300 {
+		begun := time.Now()
+		if err := acquire(here).Release(); err != nil {
+			t.Fatal(err)
+		}
+		alone = append(alone, time.Since(begun))
+	}
+	for range 100 {
+		lock := acquire(here)
+		got := make(chan time.Time)
+		go func() { // ends when it has released
+			next := acquire(there)
+			got <- time.Now()
+			_ = next.Release()
+		}()
+		time.Sleep(50 * time.Millisecond)
+		begun := time.Now()
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		handed = append(handed, (<-got).Sub(begun))
+	}
+	for what, all := range map[string][]time.Duration{"acquire and release": alone, "hand-over": handed} {
+		slices.Sort(all)
+		t.Logf("%s: p50 %v, p99 %v", what, all[len(all)/2], all[len(all)*99/100])
+	}
 }
