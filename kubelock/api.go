@@ -48,50 +48,51 @@ var (
 // the labels and annotations of others. Nothing is retried: if the first attempt had succeeded, the
 // second one would be refused.
 func (a *api) write(ctx context.Context, o *object) (next object, at time.Time, err error) {
-	if o.Metadata.ResourceVersion != "" {
-		at, err = a.do(ctx, http.MethodPatch, o.Metadata.Name, nil, o, into(&next))
-		if errors.Is(err, errAbsent) {
-			err = driver.ErrConflict
+	if o.Metadata.ResourceVersion == "" {
+		o.APIVersion, o.Kind = "coordination.k8s.io/v1", "Lease"
+		if at, err = a.do(ctx, http.MethodPost, "", nil, o, into(&next)); errors.Is(err, errAbsent) {
+			err = fmt.Errorf("%w: the namespace does not exist", driver.ErrConfig)
 		}
 		return next, at, err
 	}
-	o.APIVersion, o.Kind = "coordination.k8s.io/v1", "Lease"
-	at, err = a.do(ctx, http.MethodPost, "", nil, o, into(&next))
-	if errors.Is(err, errAbsent) {
-		err = fmt.Errorf("%w: the namespace does not exist", driver.ErrConfig)
+	if at, err = a.do(ctx, http.MethodPatch, o.Metadata.Name, nil, o, into(&next)); errors.Is(err, errAbsent) {
+		err = driver.ErrConflict
 	}
 	return next, at, err
 }
 
 // remove deletes an object if it still has its resourceVersion.
 func (a *api) remove(ctx context.Context, o metadata) error {
-	var options struct {
-		Preconditions metadata `json:"preconditions"`
-	}
-	options.Preconditions.ResourceVersion = o.ResourceVersion
-	_, err := a.do(ctx, http.MethodDelete, o.Name, nil, options, nil)
+	condition := map[string]metadata{"preconditions": {ResourceVersion: o.ResourceVersion}}
+	_, err := a.do(ctx, http.MethodDelete, o.Name, nil, condition, into(new(any)))
 	return err
 }
 
-// page is a part of a list, which has the revision that it shows.
-type page struct {
+// leases is a list of objects, or a page of it. It has the revision that it shows.
+type leases struct {
 	Metadata metadata `json:"metadata"`
 	Items    []object `json:"items"`
 }
 
-func (a *api) list(ctx context.Context, query url.Values) (p page, at time.Time, err error) {
-	at, err = a.do(ctx, http.MethodGet, "", query, nil, into(&p))
-	return p, at, err
+func (a *api) list(ctx context.Context, query url.Values) (l leases, at time.Time, err error) {
+	at, err = a.do(ctx, http.MethodGet, "", query, nil, into(&l))
+	return l, at, err
 }
 
-// into returns a reader of an answer that is one object.
-func into(out any) func(*json.Decoder) error {
-	return func(answer *json.Decoder) error { return answer.Decode(out) }
+// into returns a function that decodes the whole answer.
+func into(out any) func(io.Reader) error {
+	return func(body io.Reader) error {
+		text, err := io.ReadAll(body)
+		if err == nil {
+			err = json.Unmarshal(text, out)
+		}
+		return err
+	}
 }
 
 // do sends a request, and lets read read the answer unless that is an error. It returns the Date of
 // the answer.
-func (a *api) do(ctx context.Context, method, name string, query url.Values, in any, read func(*json.Decoder) error) (at time.Time, err error) {
+func (a *api) do(ctx context.Context, method, name string, query url.Values, in any, read func(io.Reader) error) (at time.Time, err error) {
 	var body []byte
 	if in != nil {
 		if body, err = json.Marshal(in); err != nil {
@@ -125,16 +126,13 @@ func (a *api) do(ctx context.Context, method, name string, query url.Values, in 
 	if answer.StatusCode/100 != 2 {
 		return at, problem(answer.StatusCode, answer.Body)
 	}
-	if read != nil {
-		err = read(json.NewDecoder(answer.Body))
-	}
-	return at, err
+	return at, read(answer.Body)
 }
 
 // problem returns the error of an answer that is one.
 func problem(code int, body io.Reader) error {
 	var status struct{ Reason, Message string }
-	_ = json.NewDecoder(io.LimitReader(body, 1<<20)).Decode(&status) // a proxy's answer is not JSON
+	_ = into(&status)(io.LimitReader(body, 1<<20)) // a proxy's answer is not JSON
 	kind, hint := driver.ErrConfig, ""
 	switch {
 	case code == http.StatusNotFound:

@@ -89,6 +89,7 @@ func New(cfg *Config) (*Records, error) {
 	r := &Records{prefix: cmp.Or(c.Prefix, "fencelock.lock/"), limit: cmp.Or(c.Timeout, 5*time.Second)}
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(c.Namespace) + "/leases"
 	r.api = api{strings.TrimSuffix(c.Server, "/") + path, c.Token, c.Client}
+	r.swept.Due(time.Minute) // processes that end soon do not sweep
 	return r, nil
 }
 

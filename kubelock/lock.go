@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/fencelock/fencelock/driver"
 )
 
 // The record of a lock and the spec of its Lease object are two views of one holder. This file
@@ -57,18 +55,10 @@ const others = "lease:"
 // closedBy is the holder in the spec during the minimum hold of a lock without holders.
 const closedBy = "fencelock: minimum hold"
 
-func parseLock(value []byte) (l lock, err error) {
-	l.fields = map[string]json.RawMessage{}
-	if len(value) == 0 {
-		return l, nil
-	}
-	if err = json.Unmarshal(value, &l.fields); err == nil {
-		err = json.Unmarshal(value, &l)
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: the record is no lock: %w", driver.ErrInvalid, err)
-	}
-	return l, err
+// parseLock reads a record. It is not valid if it is of another format, which recordlock refuses.
+func parseLock(value []byte) (l *lock, valid bool) {
+	l = &lock{fields: map[string]json.RawMessage{}}
+	return l, len(value) == 0 || json.Unmarshal(value, &l.fields) == nil && json.Unmarshal(value, l) == nil
 }
 
 // set replaces the holders.
@@ -112,33 +102,27 @@ func (l *lock) beats() string {
 
 // meet replaces the holders if another program has written the spec since: client-go takes over when
 // their leases are over. It returns the record.
-func (l *lock) meet(s *spec, name string) []byte {
-	if s.Holder != l.holder() {
+func (l *lock) meet(s *spec, name string, value []byte) []byte {
+	switch s.Holder {
+	case l.holder():
+		return value
+	case "":
 		l.set()
-		if s.Holder != "" {
-			l.enter(s, name)
+	default:
+		sum := fnv.New64a()
+		_ = json.NewEncoder(sum).Encode(s)
+		acquired, _ := time.Parse(time.RFC3339, s.Acquired)
+		l.set(holder{
+			Owner: others + s.Holder, Host: s.Holder, Since: acquired.UnixMicro(),
+			TTL: s.Seconds * time.Second.Microseconds(), Beat: int64(sum.Sum64() >> 1), // changes with the spec
+		})
+		if l.fields["name"] == nil {
+			l.fields["format"] = json.RawMessage("1")
+			l.fields["name"], _ = json.Marshal(name)
 		}
 	}
-	if len(l.fields) == 0 {
-		return nil
-	}
-	value, _ := json.Marshal(l.fields) // its parts are JSON
+	value, _ = json.Marshal(l.fields) // its parts are JSON
 	return value
-}
-
-// enter makes the holder in a spec the holder of the lock. Its beat changes with the spec.
-func (l *lock) enter(s *spec, name string) {
-	sum := fnv.New64a()
-	_ = json.NewEncoder(sum).Encode(s)
-	acquired, _ := time.Parse(time.RFC3339, s.Acquired)
-	l.set(holder{
-		Owner: others + s.Holder, Host: s.Holder, Since: acquired.UnixMicro(),
-		TTL: s.Seconds * time.Second.Microseconds(), Beat: int64(sum.Sum64() >> 1),
-	})
-	if l.fields["name"] == nil {
-		l.fields["format"] = json.RawMessage("1")
-		l.fields["name"], _ = json.Marshal(name)
-	}
 }
 
 // ours returns the record without a holder of another program.

@@ -251,3 +251,27 @@ func TestKept(t *testing.T) {
 		}
 	})
 }
+
+// TestDamaged: a record that is no lock, or that a later version has written, is refused and stays.
+// The list has the others.
+func TestDamaged(t *testing.T) {
+	play(t, func(s scene) {
+		locks := s.locks()
+		for name, value := range map[string]string{"damaged": "garbage", "later": `{"format":2,"name":"later","holders":{"a":1}}`} {
+			s.server.Put("shop", name, map[string]any{
+				"metadata": map[string]any{"annotations": map[string]any{"fencelock.github.io/key": "fencelock.lock/" + name, "fencelock.github.io/value": value}},
+				"spec":     map[string]any{"holderIdentity": "web_1", "leaseDurationSeconds": 1},
+			})
+			ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+			if _, err := locks.Acquire(ctx, waiting(name)); !errors.Is(err, driver.ErrConfig) {
+				s.Errorf("%s: got %v, want ErrConfig", name, err)
+			}
+			cancel()
+			s.shows(s.records(), "fencelock.lock/"+name, value)
+		}
+		s.acquire(locks, request("good"))
+		if list, err := locks.List(s.Context(), driver.Query{}); len(list) != 1 || !errors.Is(err, driver.ErrConfig) {
+			s.Errorf("the list has %d names (%v), want one and ErrConfig", len(list), err)
+		}
+	})
+}

@@ -79,24 +79,21 @@ const MaxValue = 252 << 10
 const managed = "app.kubernetes.io/managed-by"
 
 // Init checks the rights of the account, and that the API server obeys the condition of a write. It
-// creates an object whose name is "fencelock-init-" and random letters, and deletes it.
+// writes a record "init " with random letters, and deletes its object.
 func (r *Records) Init(ctx context.Context) error {
-	return r.call(ctx, func(ctx context.Context) error {
-		o := &object{Metadata: metadata{Name: "fencelock-init-" + strings.ToLower(rand.Text())}}
-		first, _, err := r.api.write(ctx, o)
-		if err != nil {
-			return err
-		}
-		o.Metadata = metadata{o.Metadata.Name, first.Metadata.ResourceVersion, map[string]string{"first": "write"}, nil, ""}
-		_, _, err = r.api.write(ctx, o)
-		o.Metadata.Labels["first"] = "no"
-		_, _, again := r.api.write(ctx, o)
-		err = errors.Join(err, r.api.remove(ctx, metadata{Name: o.Metadata.Name}))
-		if err == nil && !errors.Is(again, driver.ErrConflict) {
-			err = fmt.Errorf("%w: the server does not obey the resourceVersion of a patch: %v", driver.ErrConfig, again)
-		}
+	key := "init " + rand.Text()
+	first, err := r.Swap(ctx, key, nil, "", 0)
+	if err != nil {
 		return err
-	})
+	}
+	_, err = r.Swap(ctx, key, nil, first, 0)
+	_, again := r.Swap(ctx, key, nil, first, 0)
+	if err == nil && !errors.Is(again, driver.ErrConflict) {
+		err = fmt.Errorf("%w: the server does not obey the resourceVersion of a patch: %v", driver.ErrConfig, again)
+	}
+	return errors.Join(err, r.call(ctx, func(ctx context.Context) error {
+		return r.api.remove(ctx, metadata{Name: r.objectName(key)})
+	}))
 }
 
 // Get implements driver.Records.
@@ -172,12 +169,9 @@ func (r *Records) record(key string, o *object, at time.Time) (driver.Record, ve
 	if !exists {
 		value = nil
 	}
-	if name, isLock := strings.CutPrefix(key, r.prefix); isLock {
-		l, err := parseLock(value)
-		if err != nil {
-			return driver.Record{}, v, err
-		}
-		value = l.meet(o.Spec, name)
+	name, isLock := strings.CutPrefix(key, r.prefix)
+	if l, valid := parseLock(value); isLock && valid {
+		value = l.meet(o.Spec, name, value)
 		v.Beats = l.beats()
 		exists = exists || l.foreign()
 	}
@@ -238,11 +232,7 @@ func (r *Records) object(key string, value []byte, old version, expires int64) (
 	if old.Resource == "" {
 		o.Metadata.Labels = map[string]string{managed: "fencelock"}
 	}
-	if strings.HasPrefix(key, r.prefix) {
-		l, err := parseLock(value)
-		if err != nil {
-			return nil, err
-		}
+	if l, valid := parseLock(value); valid && strings.HasPrefix(key, r.prefix) {
 		o.Spec, value = l.spec(old, time.Now()), l.ours(value)
 	}
 	text := string(value)
@@ -349,7 +339,11 @@ func (r *Records) call(ctx context.Context, f func(context.Context) error) error
 	}
 	limited, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
-	err := f(limited)
+	return failure(f(limited))
+}
+
+// failure converts an error of a request to one of the records.
+func failure(err error) error {
 	for _, kind := range []error{nil, driver.ErrConflict, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnavailable} {
 		if errors.Is(err, kind) {
 			return err

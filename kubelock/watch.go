@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,32 +21,29 @@ func (r *Records) Await(ctx context.Context, key, from string) (driver.Record, e
 	if old.Expires != 0 {
 		wait = time.Second
 	}
-	for revision := old.Resource; ; {
-		var rec driver.Record
-		var changed bool
-		err := r.call(ctx, func(ctx context.Context) (err error) {
-			if revision == "" {
+	for revision := old.Resource; ; revision = "" {
+		if revision == "" {
+			var rec driver.Record
+			err := r.call(ctx, func(ctx context.Context) (err error) {
 				rec, revision, err = r.look(ctx, key)
-				changed = rec.Version != from
+				return err
+			})
+			if err != nil || rec.Version != from {
+				return rec, err
 			}
-			return err
-		})
-		if err != nil || changed {
-			return rec, err
 		}
 		o, err := r.watch(ctx, r.objectName(key), revision, wait)
 		switch {
 		case ctx.Err() != nil:
 			return driver.Record{}, ctx.Err()
 		case err != nil:
-			return driver.Record{}, fmt.Errorf("%w: Kubernetes: %w", driver.ErrUnavailable, err)
+			return driver.Record{}, failure(err)
 		case o != nil && o.Metadata.ResourceVersion == "":
 			return driver.Record{Key: key}, nil
 		case o != nil:
-			rec, _, err = r.record(key, o, time.Time{})
+			rec, _, err := r.record(key, o, time.Time{}) // what was written now has not expired
 			return rec, err
 		}
-		revision = ""
 	}
 }
 
@@ -70,8 +67,8 @@ func (r *Records) watch(ctx context.Context, name, revision string, wait time.Du
 		"watch": {"true"}, "fieldSelector": {"metadata.name=" + name}, "resourceVersion": {revision},
 		"timeoutSeconds": {strconv.Itoa(int(wait.Seconds()))},
 	}
-	_, err = r.api.do(limited, http.MethodGet, "", query, nil, func(events *json.Decoder) (err error) {
-		changed, err = next(events)
+	_, err = r.api.do(limited, http.MethodGet, "", query, nil, func(body io.Reader) (err error) {
+		changed, err = next(json.NewDecoder(body))
 		return err
 	})
 	if limited.Err() != nil && ctx.Err() == nil || errors.Is(err, errOld) {
