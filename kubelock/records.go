@@ -88,8 +88,12 @@ func (r *Records) Init(ctx context.Context) error {
 	}
 	_, err = r.Swap(ctx, key, nil, first, 0)
 	_, again := r.Swap(ctx, key, nil, first, 0)
-	if err == nil && !errors.Is(again, driver.ErrConflict) {
-		err = fmt.Errorf("%w: the server does not obey the resourceVersion of a patch: %v", driver.ErrConfig, again)
+	switch {
+	case err != nil:
+	case again == nil:
+		err = fmt.Errorf("%w: the server does not obey the resourceVersion of a patch", driver.ErrConfig)
+	case !errors.Is(again, driver.ErrConflict):
+		err = again
 	}
 	return errors.Join(err, r.call(ctx, func(ctx context.Context) error {
 		return r.api.remove(ctx, metadata{Name: r.objectName(key)})
