@@ -29,6 +29,9 @@ type extra func(ttl time.Duration, workers int) time.Duration
 
 func oneTTL(ttl time.Duration, _ int) time.Duration { return ttl }
 
+// recordsExtra is that of locks in records: the places of dead waiters, and clocks that were set.
+func recordsExtra(ttl time.Duration, _ int) time.Duration { return 2*ttl + 12*time.Second }
+
 var (
 	redisFaults    = append([]string{storm, pause, crash, back, busy, twice}, network...)
 	sentinelFaults = append([]string{promote, promote, split, split, storm, pause, crash, twice}, network...)
@@ -78,7 +81,7 @@ var kinds = map[string]kind{
 		start: startMariaDB,
 		url:   "mariadb://root@HOSTS/test?timeout=TTL",
 		safe:  append([]string{storm, pause, crash, clock, skew, skew}, network...),
-		extra: func(ttl time.Duration, _ int) time.Duration { return 2*ttl + 12*time.Second }, // places of dead waiters
+		extra: recordsExtra,
 	},
 	"postgres": {
 		start: startPostgres,

@@ -52,6 +52,8 @@ func protocol(first []byte) func([]byte) int {
 		return postgresSize
 	case string(first[:5]) == "PRI *": // HTTP/2, which clients of etcd speak
 		return rawSize
+	case slices.Contains([]string{"GET /", "PUT /", "DELET"}, string(first[:5])):
+		return httpSize
 	case first[0] >= ' ' && first[0] < 0x7f:
 		return redisSize
 	}
@@ -139,4 +141,24 @@ func mysqlSize(b []byte) int {
 		return 0
 	}
 	return 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
+}
+
+// httpSize returns the length of a request of HTTP/1.1 with its body, whose length is in a header.
+func httpSize(b []byte) int {
+	head := bytes.Index(b, []byte("\r\n\r\n"))
+	if head < 0 {
+		return 0
+	}
+	size := head + len("\r\n\r\n")
+	for line := range bytes.Lines(b[:head]) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			n, err := strconv.Atoi(string(bytes.TrimSpace(value)))
+			if err != nil || n < 0 {
+				return -1
+			}
+			return size + n
+		}
+	}
+	return size
 }

@@ -41,7 +41,7 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error
 	case err != nil:
 		return &exitError{code: exitUnavailable, err: err}
 	case n > 0:
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("the prefix %s is in use: %d keys, rows or files\ntry: another --prefix", c.Prefix, n)}
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("the prefix %s is in use: %d keys, rows, objects or files\ntry: another --prefix", c.Prefix, n)}
 	}
 	scheme, _, _ := strings.Cut(a.url, ":")
 	config.Rate = float64(rate)
@@ -58,7 +58,7 @@ func (c *chaosCmd) cleanUp(a *app, part *engineurl.Part) error {
 	case err != nil:
 		return fmt.Errorf("what begins with %s could not be deleted: %w", c.Prefix, err)
 	case left > 0:
-		return fmt.Errorf("%d keys, rows or files that begin with %s could not be deleted", left, c.Prefix)
+		return fmt.Errorf("%d keys, rows, objects or files that begin with %s could not be deleted", left, c.Prefix)
 	}
 	a.say("deleted what began with %s; nothing is left", c.Prefix)
 	return nil

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
+	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/pglock"
@@ -86,6 +89,47 @@ func TestChaosLeavesNothingOnPostgres(t *testing.T) {
 	wantClean(t, stdout, stderr, code)
 	if n := pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.held) || ' ' || (SELECT string_agg(name, ' ') FROM fencelock.resized) || ' ' || (SELECT sum(n) FROM data)"); n != "0 theirs 1" {
 		t.Errorf("the database has %q", n)
+	}
+}
+
+// TestChaosLeavesNothingOnMariaDB: it uses a table of its own, which it drops.
+func TestChaosLeavesNothingOnMariaDB(t *testing.T) {
+	t.Parallel()
+	m := mariadbtest.Start(t)
+	url := "mariadb://root@" + m.Addr() + "/test"
+	if out, err := exec.Command("fencelock", "--url", url, "run", "theirs", "--", "true").CombinedOutput(); err != nil { // makes the usual table
+		t.Fatalf("%v: %s", err, out)
+	}
+	stdout, stderr, code := chaosRun(t, "--url", url, "--for", "2s", "--seed", "1")
+	wantClean(t, stdout, stderr, code)
+	db, err := sql.Open("mysql", m.DSN("test"))
+	must(t, err)
+	defer db.Close()
+	var tables string
+	must(t, db.QueryRow("SELECT group_concat(table_name) FROM information_schema.tables WHERE table_schema = 'test'").Scan(&tables))
+	if tables != "fencelock_record" {
+		t.Errorf("the database has the tables %s", tables)
+	}
+	if _, stderr, code := chaosRun(t, "--url", url+"?table=fencelock", "--prefix", "record"); code != exitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
+		t.Errorf("a table in use: exit code %d: %s", code, stderr)
+	}
+}
+
+// TestChaosLeavesNothingOnS3: it uses objects with a prefix of its own, which it deletes.
+func TestChaosLeavesNothingOnS3(t *testing.T) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "s3cret"} {
+		t.Setenv(name, value)
+	}
+	server := objecttest.Start(t)
+	url := "s3://bucket/team?endpoint=" + server.URL
+	if out, err := exec.Command("fencelock", "--url", url, "run", "theirs", "--", "true").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	before := server.Len()
+	stdout, stderr, code := chaosRun(t, "--url", url, "--for", "2s", "--seed", "1")
+	wantClean(t, stdout, stderr, code)
+	if after := server.Len(); after != before {
+		t.Errorf("the server has %d objects, and had %d", after, before)
 	}
 }
 
@@ -160,9 +204,12 @@ func TestChaosNeedsItsDirectory(t *testing.T) {
 func TestChaosRefuses(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--url redis://192.0.2.1":                      "192.0.2.1 is another host",
-		"--url redlock://localhost,127.0.0.2,db3":      "db3 is another host",
-		"--url postgres://db/x":                        "db is another host",
+		"--url redis://192.0.2.1":                  "192.0.2.1 is another host",
+		"--url redlock://localhost,127.0.0.2,db3":  "db3 is another host",
+		"--url postgres://db/x":                    "db is another host",
+		"--url mariadb://db/x":                     "db is another host",
+		"--url s3://bucket?region=eu-west-1":       "S3 is another host",
+		"--url s3://bucket?endpoint=https://minio": "minio is another host",
 		"--url mem:":                                   "mem has no servers that several processes share",
 		"--engine redis --faults kill,flood":           `"flood" is not one of`,
 		"--engine etcd":                                `"etcd" is not one of`,

@@ -3,6 +3,7 @@
 package engineurl
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -116,6 +117,46 @@ func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) 
 	}
 	text := strings.TrimPrefix(t.hide(driver.OneLine(err).Error()), kind.Error()+": ")
 	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
+}
+
+// mysqlPart returns a table of its own. Its name is that of the table of the URL and the letters and
+// digits of the prefix.
+func mysqlPart(u *url.URL, prefix string) (*Part, error) {
+	q := u.Query()
+	table := cmp.Or(q.Get("table"), "fencelock_record") + "_" + strings.Map(func(r rune) rune {
+		if r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, prefix)
+	q.Set("table", table)
+	u.RawQuery = q.Encode()
+	target, err := parseMySQL(u)
+	if err != nil {
+		return nil, err
+	}
+	return &Part{URL: u.String(), Hosts: []string{target.client.Addr}, sweep: target.sweep}, nil
+}
+
+// sweep counts the rows of the table and drops it.
+func (t *mysqlTarget) sweep(ctx context.Context, remove bool) (n int, err error) {
+	connector, err := mysql.NewConnector(t.client)
+	if err != nil {
+		return 0, errors.New(t.hide(err.Error()))
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM "+t.table).Scan(&n)
+	if server, ok := errors.AsType[*mysql.MySQLError](err); ok && server.Number == noSuchTable {
+		return 0, nil
+	}
+	if err == nil && remove {
+		_, err = db.ExecContext(ctx, "DROP TABLE "+t.table)
+	}
+	if err != nil {
+		return n, fmt.Errorf("%w: %s", driver.ErrUnavailable, t.hide(err.Error()))
+	}
+	return n, nil
 }
 
 // noSuchTable is the number of the error for a table that does not exist.

@@ -20,8 +20,8 @@ import (
 )
 
 // A Part is a part of the locks of a URL that nothing else uses, for tests. On Redis it is all keys
-// with a prefix, on PostgreSQL all names with a prefix, and on files a subdirectory. Count must be
-// called before the part is used.
+// with a prefix, on PostgreSQL all names with a prefix, on MySQL a table, on S3 all objects with a
+// prefix, and on files a subdirectory. Count must be called before the part is used.
 type Part struct {
 	URL   string   // of the part; it may hold a password
 	New   bool     // its servers have to be declared new, since nothing is known about them under the prefix
@@ -29,11 +29,11 @@ type Part struct {
 	Local bool     // the engine makes no connections over a network
 	Hosts []string // of the servers, or those of its Sentinels
 
-	// sweep counts the keys, rows or files of the part, and deletes them if remove is true.
+	// sweep counts the keys, rows, objects or files of the part, and deletes them if remove is true.
 	sweep func(ctx context.Context, remove bool) (int, error)
 }
 
-// Count returns how many keys, rows or files the part has.
+// Count returns how many keys, rows, objects or files the part has.
 func (p *Part) Count(ctx context.Context) (int, error) { return p.sweep(ctx, false) }
 
 // Clear deletes all that the part has. It returns how much of that is left.
@@ -72,7 +72,11 @@ func PartOf(raw, prefix string) (*Part, error) {
 		return p, nil
 	case "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "redlock":
 		return redisPart(u, prefix)
-	case "mysql", "mariadb", "k8s":
+	case "mysql", "mariadb":
+		return mysqlPart(u, prefix)
+	case "s3":
+		return s3Part(u, prefix)
+	case "k8s":
 		return nil, fmt.Errorf("%s is not supported here", u.Scheme)
 	}
 	return nil, fmt.Errorf("%s has no servers that several processes share", u.Scheme)

@@ -25,10 +25,6 @@ import (
 // s3Parameters are the parameters of URLs of S3.
 var s3Parameters = []string{"region", "endpoint", "timeout"}
 
-// The pause between two reads of a waiter. It is longer than in other stores, since each read is a
-// request that is paid for.
-const s3MinPoll, s3MaxPoll = 50 * time.Millisecond, time.Second
-
 // s3Patience limits the requests before the first lock.
 const s3Patience = 15 * time.Second
 
@@ -51,7 +47,7 @@ func openS3(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func()
 		target.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
 	}
 	records := s3records.New(target.name, &target.config)
-	engine := &s3Engine{recordlock.New(records, &recordlock.Config{Name: "s3", MinPoll: s3MinPoll, MaxPoll: s3MaxPoll}), records}
+	engine := &s3Engine{recordlock.New(records, &recordlock.Config{Name: "s3"}), records}
 	end := func() error { return closeBoth(engine.Close, target.transport.CloseIdleConnections) }
 	if err := target.prepare(ctx, records); err != nil {
 		return nil, nil, errors.Join(err, end())
@@ -142,4 +138,43 @@ func (e *s3Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Fin
 	}
 	findings, err := e.Engine.Inspect(ctx, ttl)
 	return append([]driver.Finding{inspect.Passed("conditions", "of concurrent writes on the same condition, one succeeds")}, findings...), err
+}
+
+// s3Part returns the objects whose keys begin with the prefix of the URL and another one.
+func s3Part(u *url.URL, prefix string) (*Part, error) {
+	u.Path = path.Join("/", u.Path, prefix)
+	target, err := parseS3(u)
+	if err != nil {
+		return nil, err
+	}
+	p := &Part{URL: u.String(), Hosts: []string{"S3"}, sweep: target.sweep}
+	if endpoint, err := url.Parse(target.config.Endpoint); err == nil && endpoint.Host != "" {
+		p.Hosts[0] = endpoint.Hostname()
+	}
+	return p, nil
+}
+
+// sweep counts the objects with the prefix and deletes them.
+func (t *s3Target) sweep(ctx context.Context, remove bool) (n int, err error) {
+	defer t.transport.CloseIdleConnections()
+	c := t.config
+	b := bucket.New(bucket.Config{Name: t.name, Region: c.Region, Endpoint: c.Endpoint, Prefix: c.Prefix, Client: c.Client, Limit: s3Patience})
+	for after := ""; ; {
+		var keys []string
+		if keys, after, err = b.List(ctx, "", after); err != nil {
+			return n, fmt.Errorf("list the objects: %w", err)
+		}
+		n += len(keys)
+		for _, key := range keys {
+			if !remove {
+				break
+			}
+			if err := b.Delete(ctx, key); err != nil {
+				return n, fmt.Errorf("delete an object: %w", err)
+			}
+		}
+		if after == "" {
+			return n, nil
+		}
+	}
 }
