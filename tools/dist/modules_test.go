@@ -45,6 +45,10 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 	if out := command(t, filepath.Join(home, "bin/fencelock"), "version"); !strings.HasPrefix(out, "fencelock "+testVersion+" ") {
 		t.Errorf("version printed %q", out)
 	}
+	goIn(home, "install", "github.com/fencelock/fencelock/cmd/fencelock/fencelock-all@latest")
+	if out := command(t, filepath.Join(home, "bin/fencelock-all"), "version"); !strings.HasPrefix(out, "fencelock "+testVersion+" ") {
+		t.Errorf("version of fencelock-all printed %q", out)
+	}
 	goIn(home, "install", "github.com/fencelock/fencelock/cmd/fencelock/mandoc@latest")
 	command(t, filepath.Join(home, "bin/mandoc"), t.TempDir())
 	goIn(home, "install", "github.com/fencelock/fencelock/fencelockvet@latest")
@@ -52,7 +56,7 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 
 	user := t.TempDir()
 	program := "package main\n\nimport (\n"
-	nested := []string{"fence/fencegrpc", "otelfencelock", "promfencelock"}
+	nested := []string{"etcdrecords", "fence/fencegrpc", "natsrecords", "otelfencelock", "promfencelock"}
 	for _, dir := range nested {
 		program += "\t_ \"github.com/fencelock/fencelock/" + dir + "\"\n"
 	}
@@ -73,7 +77,7 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 		}
 	}
 	// At the commit of the release the modules load with what their go.sum has.
-	for _, dir := range append(nested, "cmd/fencelock/mandoc", "fencelockvet") {
+	for _, dir := range append(nested, "cmd/fencelock/fencelock-all", "cmd/fencelock/mandoc", "fencelockvet") {
 		goIn(filepath.Join(source, dir), "list", "-mod=readonly", "-deps", "./...")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/zip"
 
 	"github.com/fencelock/fencelock/tools/dist/internal/modules"
@@ -113,6 +114,45 @@ func TestReleasedModuleCanBeInstalled(t *testing.T) {
 	}
 }
 
+// A nested module may require another one. The checksums in its go.sum are those of the archives that
+// a proxy makes of the tags.
+func TestReleasedModuleThatRequiresAnother(t *testing.T) {
+	dir, proxy := repository(t), t.TempDir()
+	write(t, dir, map[string]string{
+		"LICENSE":       "do what you like\n",
+		"store/go.mod":  "module example.com/lib/store\n\ngo 1.26.0\n\nreplace example.com/lib => ..\n\nrequire example.com/lib v0.0.0\n",
+		"store/file.go": "// Package store greets louder.\npackage store\n\nimport \"example.com/lib\"\n\nfunc Greeting() string { return lib.Greeting() + \"!\" }\n",
+		"cmd/a/go.mod": "module example.com/lib/cmd/a\n\ngo 1.26.0\n\nreplace (\n\texample.com/lib => ../..\n\texample.com/lib/store => ../../store\n)\n\n" +
+			"require (\n\texample.com/lib v0.0.0\n\texample.com/lib/store v0.0.0\n)\n",
+		"cmd/a/main.go": "// Command a greets.\npackage main\n\nimport (\n\t\"example.com/lib\"\n\t\"example.com/lib/store\"\n)\n\nfunc main() { print(lib.Greeting(), store.Greeting()) }\n",
+	})
+	commit(t, dir)
+	if err := modules.Release(t.Context(), dir, version, proxy); err != nil {
+		t.Fatal(err)
+	}
+	env := proxied(t, proxy)
+	must(t, t.TempDir(), env, "go", "install", "example.com/lib/cmd/a@latest")
+	if out := must(t, dir, nil, filepath.Join(strings.TrimPrefix(env[5], "GOBIN="), "a")); out != "hellohello!" {
+		t.Errorf("the command printed %q", out)
+	}
+	must(t, filepath.Join(dir, "cmd/a"), append(env, "GOFLAGS=-mod=readonly -modcacherw"), "go", "build", "-o", os.DevNull, ".")
+	commit(t, dir)
+	archive := filepath.Join(t.TempDir(), "zip")
+	file, err := os.Create(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := module.Version{Path: "example.com/lib/store", Version: version}
+	if err := errors.Join(zip.CreateFromVCS(file, m, dir, "HEAD", "store"), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	want, err := dirhash.HashZip(archive, dirhash.Hash1)
+	sums, err2 := os.ReadFile(filepath.Join(dir, "cmd/a/go.sum"))
+	if err := errors.Join(err, err2); err != nil || !strings.Contains(string(sums), m.Path+" "+version+" "+want+"\n") {
+		t.Errorf("%v: no %s in\n%s", err, want, sums)
+	}
+}
+
 // Without the release go install refuses the module, which is why there is one.
 func TestReplaceIsRefusedByGoInstall(t *testing.T) {
 	dir, proxy := repository(t), t.TempDir()
@@ -151,7 +191,7 @@ func TestReleaseRefuses(t *testing.T) {
 		{"a version that is none", "1.2", "give one such as", nil, false},
 		{"a version with build metadata", "v1.2.3+dirty", "give one such as", nil, false},
 		{"changes that are not committed", version, "commit them first", map[string]string{"lib.go": "package lib\n"}, false},
-		{"another replace directive", version, "not the root module", map[string]string{
+		{"another replace directive", version, "not a module of this repository", map[string]string{
 			"cmd/a/go.mod": "module example.com/lib/cmd/a\n\ngo 1.26.0\n\nreplace example.com/other => ../other\n",
 		}, true},
 		{"a nested module that needs another", version, "requires the nested module", map[string]string{
