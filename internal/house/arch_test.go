@@ -84,6 +84,8 @@ var rooms = []room{
 	{folder: "kubelock", imports: []string{"driver", "internal/retry"}},
 	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/bucket", "internal/retry", "golang.org/x/sync"}},
 	{folder: "internal/bucket", imports: []string{"driver", "internal/awslogin"}},
+	{folder: "etcdrecords", imports: []string{"driver", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc/codes"}},
+	{folder: "natsrecords", imports: []string{"driver", "internal/retry", "github.com/nats-io/nats.go"}},
 	{folder: "internal/awslogin", imports: []string{}},
 	{folder: "recordlock", imports: []string{"driver", "internal/clock", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
@@ -159,7 +161,7 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"fence/fencegrpc", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock", "examples/service"}
+var modules = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock", "examples/service"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
@@ -363,18 +365,31 @@ func TestWithoutPgx(t *testing.T) {
 	}
 }
 
-// TestWithoutExporters: users of the root module download no OpenTelemetry and no Prometheus.
-func TestWithoutExporters(t *testing.T) {
-	for _, name := range []string{"go.mod", "go.sum"} {
-		text := readText(t, name)
-		for _, module := range []string{"go.opentelemetry.io", "github.com/prometheus"} {
-			if strings.Contains(text, module) {
-				t.Errorf("%s has %s", name, module)
+// TestWithoutHeavyModules: users of the root module download no OpenTelemetry, no Prometheus, and no
+// client of etcd or NATS. Those of a store download no server.
+func TestWithoutHeavyModules(t *testing.T) {
+	const servers, nats = "go.etcd.io/etcd/server", "github.com/nats-io/nats-server"
+	for dir, heavy := range map[string][]string{
+		".":           {"go.opentelemetry.io", "github.com/prometheus", "google.golang.org/grpc", "go.etcd.io", "github.com/nats-io"},
+		"etcdrecords": {servers},
+		"natsrecords": {nats},
+	} {
+		for _, name := range []string{"go.mod", "go.sum"} {
+			text := readText(t, dir+"/"+name)
+			for _, module := range heavy {
+				if strings.Contains(text, module) {
+					t.Errorf("%s/%s has %s", dir, name, module)
+				}
 			}
 		}
 	}
-	if !strings.Contains(readText(t, "otelfencelock/go.sum"), "go.opentelemetry.io") || !strings.Contains(readText(t, "promfencelock/go.sum"), "github.com/prometheus") {
-		t.Error("this test does not see what the exporters download")
+	for name, module := range map[string]string{
+		"otelfencelock/go.sum": "go.opentelemetry.io", "promfencelock/go.sum": "github.com/prometheus", "etcdrecords/go.sum": "go.etcd.io",
+		"natsrecords/go.sum": "github.com/nats-io", "tools/stores/go.sum": servers,
+	} {
+		if !strings.Contains(readText(t, name), module) {
+			t.Errorf("this test does not see what %s downloads", name)
+		}
 	}
 }
 

@@ -1,0 +1,184 @@
+package natsrecords
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// bucket is a bucket that exists and is fit for records.
+type bucket struct {
+	js      jetstream.JetStream
+	stream  jetstream.Stream
+	kv      jetstream.KeyValue
+	subject string // of the key ""
+	seen    *marks
+}
+
+// markerLife is how long a message remains that says that a record has expired. Watches need it.
+const markerLife = 10 * time.Minute
+
+// Init creates the bucket, or checks one that exists. The bucket has a history of 1, and its other
+// settings have reasons: a time limit for all records would remove the record of a lock in use, and
+// with direct reads a replica may return an old version.
+func (r *Records) Init(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	_, err := r.js.CreateStream(limited, jetstream.StreamConfig{
+		Name: "KV_" + r.bucket, Subjects: []string{"$KV." + r.bucket + ".>"}, Description: "records of fencelock",
+		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1, Discard: jetstream.DiscardNew,
+		Storage: jetstream.FileStorage, Replicas: r.replicas, AllowRollup: true, DenyDelete: true,
+		AllowMsgTTL: true, SubjectDeleteMarkerTTL: markerLife, FirstSeq: uint64(time.Now().UnixMicro()),
+	})
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return failure(err)
+	}
+	return r.call(ctx, func(context.Context, *bucket) error { return nil })
+}
+
+// open returns the bucket. It checks it once.
+func (r *Records) open(ctx context.Context) (*bucket, error) {
+	if b := r.opened.Load(); b != nil {
+		return b, nil
+	}
+	kv, err := r.js.KeyValue(ctx, r.bucket)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := r.js.Stream(ctx, "KV_"+r.bucket)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.check(stream.CachedInfo().Config); err != nil {
+		return nil, err
+	}
+	b := &bucket{js: r.js, stream: stream, kv: kv, subject: "$KV." + r.bucket + ".", seen: &r.seen}
+	switch with := r.js.Options(); {
+	case with.Domain != "":
+		b.subject = "$JS." + with.Domain + ".API." + b.subject
+	case with.APIPrefix != "":
+		b.subject = strings.TrimSuffix(with.APIPrefix, ".") + "." + b.subject
+	}
+	r.opened.Store(b)
+	return b, nil
+}
+
+// check returns an ErrConfig if the settings of a bucket lose records, or if it has no TTLs.
+func (r *Records) check(c jetstream.StreamConfig) error {
+	wrong := ""
+	switch {
+	case c.MaxAge != 0:
+		wrong = "has a TTL for all records (max age): set it to 0"
+	case c.Storage != jetstream.FileStorage:
+		wrong = "is stored in memory, which a restart loses"
+	case c.Mirror != nil || len(c.Sources) > 0:
+		wrong = "copies another one"
+	case c.Discard != jetstream.DiscardNew:
+		wrong = "discards old records if it is full"
+	case !c.AllowMsgTTL || c.SubjectDeleteMarkerTTL == 0:
+		wrong = "has no TTLs of messages, or no markers of those that have expired"
+	case c.AllowDirect:
+		wrong = "allows direct reads, which may be old"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: the bucket %q %s; Init creates one that fits", driver.ErrConfig, r.bucket, wrong)
+}
+
+// put stores a value if the last message of the key has a sequence number, which is 0 if there is
+// none.
+func (b *bucket) put(ctx context.Context, key string, value []byte, last uint64, ttl time.Duration) (version string, err error) {
+	with := []jetstream.PublishOpt{jetstream.WithExpectLastSequencePerSubject(last)}
+	if ttl > 0 {
+		with = append(with, jetstream.WithMsgTTL((ttl+time.Second-1)/time.Second*time.Second))
+	}
+	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: b.subject + encode(key), Header: nats.Header{}, Data: value}, with...)
+	if err != nil {
+		return "", err
+	}
+	b.seen.pass(key, ack.Sequence, false)
+	return versionOf(ack.Sequence), nil
+}
+
+// read returns a record and the sequence number of the last message of its key: of the record, of a
+// marker that there is none, or 0. An old answer is asked for again for a second.
+func (b *bucket) read(ctx context.Context, key string) (rec driver.Record, last uint64, err error) {
+	rec = driver.Record{Key: key}
+	var msg *jetstream.RawStreamMsg
+	pause := retry.NewBackoff(10*time.Millisecond, 100*time.Millisecond)
+	for begun := time.Now(); ; {
+		msg, err = b.stream.GetLastMsgForSubject(ctx, "$KV."+b.kv.Bucket()+"."+encode(key))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			msg, err = &jetstream.RawStreamMsg{}, nil
+		}
+		if err != nil {
+			return rec, 0, err
+		}
+		if b.seen.pass(key, msg.Sequence, time.Since(begun) > time.Second) || !pause.Wait(ctx) {
+			break
+		}
+	}
+	if msg.Sequence > 0 && msg.Header.Get("KV-Operation") == "" && msg.Header.Get(jetstream.MarkerReasonHeader) == "" {
+		rec.Value, rec.Version = msg.Data, versionOf(msg.Sequence)
+	}
+	return rec, msg.Sequence, nil
+}
+
+// list returns the records whose keys have a prefix.
+func (b *bucket) list(ctx context.Context, prefix string) (list []driver.Record, err error) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the watch
+	w, err := b.kv.WatchAll(watching, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, err
+	}
+	for entry := range w.Updates() {
+		if entry == nil { // the end of what is there
+			slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+			return list, nil
+		}
+		if key, ok := decode(entry.Key()); ok && strings.HasPrefix(key, prefix) {
+			list = append(list, recordOf(key, entry))
+		}
+	}
+	return nil, errors.Join(errors.New("the list is incomplete"), ctx.Err())
+}
+
+// recordOf returns the record of an entry, which may be a marker.
+func recordOf(key string, entry jetstream.KeyValueEntry) driver.Record {
+	if entry.Operation() != jetstream.KeyValuePut {
+		return driver.Record{Key: key}
+	}
+	return driver.Record{Key: key, Value: entry.Value(), Version: versionOf(entry.Revision())}
+}
+
+func versionOf(sequence uint64) string { return strconv.FormatUint(sequence, 10) }
+
+// special is what keys of NATS must not contain, and "." and "=", which have meanings.
+var special = regexp.MustCompile(`[^A-Za-z0-9/_-]`)
+
+// encode returns the key of a record in the bucket.
+func encode(key string) string {
+	return special.ReplaceAllStringFunc(key, func(c string) string { return "=" + strings.ReplaceAll(fmt.Sprintf("% X", c), " ", "=") })
+}
+
+// decode reverses encode. It reports whether encode has made the text.
+func decode(text string) (key string, ok bool) {
+	key, err := url.PathUnescape(strings.ReplaceAll(text, "=", "%"))
+	return key, err == nil && encode(key) == text
+}

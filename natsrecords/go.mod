@@ -1,0 +1,19 @@
+// The records in NATS, outside the module graph of those who do not use them.
+module github.com/fencelock/fencelock/natsrecords
+
+go 1.26.0
+
+require (
+	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
+	github.com/nats-io/nats.go v1.55.0
+)
+
+require (
+	github.com/klauspost/compress v1.20.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	golang.org/x/crypto v0.57.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/fencelock/fencelock => ..

@@ -1,0 +1,160 @@
+//go:build unix
+
+package stores_test
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/recordlock"
+)
+
+func TestMain(m *testing.M) {
+	serveMember()
+	serveWorker()
+	proc.Main(map[string]func(string) driver.Engine{"etcd": openEtcdLocks, "nats": openNATSLocks})
+	os.Exit(m.Run())
+}
+
+// store is one kind of store.
+type store struct {
+	kind  string
+	start func(t hosttest.TB, members int) *cluster
+	open  func(t testing.TB, c *cluster, name string) driver.Records // a part of the store
+}
+
+var stores = []store{
+	{"etcd", startEtcd, openEtcd},
+	{"nats", startNATS, openNATS},
+}
+
+// forEach runs a test on each kind of store.
+func forEach(t *testing.T, test func(t *testing.T, s store)) {
+	t.Parallel()
+	for _, s := range stores {
+		t.Run(s.kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, s)
+		})
+	}
+}
+
+// partOf returns the name of a part of a store for a test.
+func partOf(t testing.TB) string { return strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()) }
+
+// recordWorld is a part of a store, beside a memory that has the locks which some of the cases take.
+type recordWorld struct {
+	*cluster
+	store store
+	locks *memlock.Engine
+}
+
+func (w recordWorld) Client(t testing.TB) drivertest.Client {
+	return recordClient{w.locks.Client(), w.store.open(t, w.cluster, partOf(t))}
+}
+
+func (w recordWorld) Restart(t testing.TB) { w.restart(t) }
+func (w recordWorld) Cut(t testing.TB)     { w.freeze(t) }
+func (w recordWorld) Mend(t testing.TB)    { w.thaw(t) }
+
+// recordClient has the locks of a memory and the records of a store.
+type recordClient struct {
+	*memlock.Engine
+	records driver.Records
+}
+
+func (c recordClient) Records() driver.Records { return c.records }
+func (c recordClient) Kill(testing.TB)         { c.Engine.Kill() }
+func (c recordClient) Freeze(testing.TB)       { c.Engine.Freeze() }
+func (c recordClient) Thaw(testing.TB)         { c.Engine.Thaw() }
+
+// TestRecords runs the cases of the conformance suite that are about records.
+func TestRecords(t *testing.T) {
+	forEach(t, func(t *testing.T, s store) {
+		c := s.start(t, 1)
+		for _, of := range drivertest.Cases() {
+			if strings.HasPrefix(of.Name, "record-") {
+				t.Run(of.Name, func(t *testing.T) {
+					of.Run(t, drivertest.Suite{World: func(testing.TB) drivertest.World { return recordWorld{c, s, memlock.New(nil)} }})
+					if t.Skipped() && !(s.kind == "etcd" && of.Name == "record-clock") {
+						t.Error("was not asked")
+					}
+				})
+			}
+		}
+	})
+}
+
+// lockWorld is locks in a part of a store, whose clients are processes.
+type lockWorld struct {
+	*cluster
+	store store
+	alone bool // nobody else uses the cluster
+}
+
+func (w lockWorld) Client(t testing.TB) drivertest.Client {
+	part := partOf(t)
+	w.store.open(t, w.cluster, part)
+	return proc.Start(t, w.store.kind, strings.Join(w.addrs(), ",")+" "+part)
+}
+
+func (w lockWorld) Restart(t testing.TB) { w.must(t); w.restart(t) }
+func (w lockWorld) Cut(t testing.TB)     { w.must(t); w.freeze(t) }
+func (w lockWorld) Mend(t testing.TB)    { w.thaw(t) }
+
+// must fails the case unless it may stop the cluster.
+func (w lockWorld) must(t testing.TB) {
+	t.Helper()
+	if !w.alone {
+		t.Fatal("this case stops servers that others use: name it in stopping")
+	}
+}
+
+// stopping are the cases that have a cluster of their own, since they stop it.
+var stopping = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
+
+// TestLocks runs the conformance suite on locks in records.
+func TestLocks(t *testing.T) {
+	forEach(t, func(t *testing.T, s store) {
+		common := s.start(t, 1)
+		world := func(t testing.TB) drivertest.World {
+			w := lockWorld{cluster: common, store: s, alone: slices.Contains(stopping, path.Base(t.Name()))}
+			if w.alone {
+				w.cluster = s.start(t, 1)
+			}
+			return w
+		}
+		traits := world(t).Client(t).Traits()
+		for _, of := range drivertest.Cases() {
+			if !of.Needs(traits) {
+				continue
+			}
+			t.Run(of.Name, func(t *testing.T) {
+				if s.kind == "etcd" && of.Name == "adopt-ended" {
+					t.Skip("etcd has no clock: a process without a past does not know that a lease has expired")
+				}
+				t.Parallel()
+				of.Run(t, drivertest.Suite{World: world})
+			})
+		}
+	})
+}
+
+// closing is an engine that closes its client as well.
+type closing struct {
+	*recordlock.Engine
+	close func()
+}
+
+func (c closing) Close() error {
+	defer c.close()
+	return c.Engine.Close()
+}

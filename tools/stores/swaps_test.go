@@ -1,0 +1,81 @@
+//go:build unix
+
+package stores_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+)
+
+// swaps are the successful calls of Swap for one key, by the version from which they were made.
+type swaps struct {
+	mu   sync.Mutex // guards from
+	from map[string]string
+}
+
+// add reports another success from the same version.
+func (s *swaps) add(from, to string, err error) (other string, twice bool) {
+	if err != nil {
+		return "", false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	other, twice = s.from[from]
+	s.from[from] = to
+	return other, twice
+}
+
+// swap replaces a record until ctx ends.
+func (s *swaps) swap(ctx context.Context, t *testing.T, r driver.Records, key string) {
+	for ctx.Err() == nil {
+		rec, err := r.Get(ctx, key)
+		if err == nil {
+			var next string
+			next, err = r.Swap(ctx, key, fmt.Append(nil, rand.Uint64()), rec.Version, 0)
+			if other, twice := s.add(rec.Version, next, err); twice {
+				t.Errorf("%s: version %s was replaced by %s and by %s", key, rec.Version, other, next)
+			}
+		}
+		if err != nil && !errors.Is(err, driver.ErrConflict) {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// TestSwapsUnderFaults: of all calls of Swap from one version, one succeeds, whatever happens to the
+// members.
+func TestSwapsUnderFaults(t *testing.T) {
+	length := cmp.Or(*nemesisFor, 20*time.Second)
+	for _, s := range stores {
+		t.Run(s.kind, func(t *testing.T) {
+			n := &nemesis{T: t, store: s, cluster: s.start(t, 3), part: partOf(t)}
+			s.open(t, n.cluster, n.part)
+			ctx, cancel := context.WithTimeout(t.Context(), length)
+			defer cancel()
+			var work sync.WaitGroup
+			var all []*swaps
+			for _, key := range []string{"a", "b"} {
+				done := &swaps{from: map[string]string{}}
+				all = append(all, done)
+				for range 3 {
+					r := s.open(t, n.cluster, n.part)
+					work.Go(func() { done.swap(ctx, t, r, key) }) // ends with ctx
+				}
+			}
+			for ctx.Err() == nil {
+				n.onMembers()
+				time.Sleep(rand.N(time.Second))
+			}
+			work.Wait()
+			t.Logf("%d and %d swaps", len(all[0].from), len(all[1].from))
+		})
+	}
+}
