@@ -161,7 +161,7 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock", "examples/service"}
+var modules = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "cmd/fencelock/fencelock-all", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock", "examples/service"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
@@ -370,9 +370,10 @@ func TestWithoutPgx(t *testing.T) {
 func TestWithoutHeavyModules(t *testing.T) {
 	const servers, nats = "go.etcd.io/etcd/server", "github.com/nats-io/nats-server"
 	for dir, heavy := range map[string][]string{
-		".":           {"go.opentelemetry.io", "github.com/prometheus", "google.golang.org/grpc", "go.etcd.io", "github.com/nats-io"},
-		"etcdrecords": {servers},
-		"natsrecords": {nats},
+		".":                           {"go.opentelemetry.io", "github.com/prometheus", "google.golang.org/grpc", "go.etcd.io", "github.com/nats-io"},
+		"etcdrecords":                 {servers},
+		"natsrecords":                 {nats},
+		"cmd/fencelock/fencelock-all": {servers, nats},
 	} {
 		for _, name := range []string{"go.mod", "go.sum"} {
 			text := readText(t, dir+"/"+name)

@@ -12,6 +12,8 @@
 //	mysql://host/db         records in a table of MySQL or MariaDB, mariadb:// too
 //	s3://bucket/prefix      objects in a bucket of S3 or another object store
 //	k8s://namespace         Lease objects of Kubernetes; k8s:// is the namespace of the pod
+//	etcd://h1,h2,h3/prefix  records in etcd, in fencelock-all only
+//	nats://h1,h2,h3/bucket  records in NATS JetStream, in fencelock-all only
 //
 // The parameters of Redis set fields of redislock.Config and of its client. Durations have the
 // syntax of Go:
@@ -54,6 +56,13 @@
 //	server=URL              the API server
 //	ca= token-file=         files with its certificates and with a token
 //	timeout=5s              timeout of a request
+//
+// The clients of etcd and NATS are in the command fencelock-all, which calls [AddStore]. Their URLs
+// have timeout=2s, of each request, and tls=on, ca=, cert= and key= as those of Redis have. NATS also
+// has these:
+//
+//	replicas=3              servers that store a bucket that is created; 1 by default
+//	creds=FILE              a credentials file
 //
 // A parameter that is unknown, given twice or invalid is refused: a misspelt one would have no
 // effect.
@@ -106,13 +115,14 @@ var schemes = map[string]scheme{
 	"s3":             {openS3, "s3://bucket[/prefix][?region=NAME][&endpoint=https://host]"},
 }
 
-// Beginnings returns what URLs may start with, for completion.
-func Beginnings() []string {
-	return []string{
-		"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
-		"redlock://", "postgres://", "mysql://", "mariadb://", "s3://", "k8s://", "mem:",
-	}
+// beginnings is what URLs may start with.
+var beginnings = []string{
+	"file:///", "redis://", "rediss://", "redis+unix:///", "redis+sentinel://", "redis+cluster://",
+	"redlock://", "postgres://", "mysql://", "mariadb://", "s3://", "k8s://", "mem:",
 }
+
+// Beginnings returns what URLs may start with, for completion.
+func Beginnings() []string { return slices.Clone(beginnings) }
 
 // Open opens the engine of a URL, and returns a function that closes it within half a second. An
 // empty URL means [DefaultDir]. Open connects to a single Redis, PostgreSQL, MySQL or object store,
@@ -150,6 +160,9 @@ func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.En
 	s, ok := schemes[u.Scheme]
 	if port, isPort := strings.CutPrefix(raw, u.Scheme+":"); !ok && isPort && digits(port) {
 		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write redis://%[1]s or postgres://%[1]s", termtext.Word(raw))
+	}
+	if _, client := storeForms[u.Scheme]; !ok && client {
+		return nil, nil, &HintError{Err: fmt.Errorf("%s: this program has no client for it, fencelock-all has", u.Scheme), Hint: installAll}
 	}
 	if !ok {
 		known := slices.Sorted(maps.Keys(schemes))

@@ -46,6 +46,18 @@ func TestUnknownScheme(t *testing.T) {
 	}
 }
 
+// TestStoreOfAnotherProgram: the error names the program that has the client.
+func TestStoreOfAnotherProgram(t *testing.T) {
+	for _, raw := range []string{"etcd://h1,h2:2379/locks", "nats://h"} {
+		_, _, err := engineurl.Open(t.Context(), raw)
+		hinted, ok := errors.AsType[*engineurl.HintError](err)
+		want := raw[:4] + ": this program has no client for it, fencelock-all has"
+		if !ok || err.Error() != want || !strings.Contains(hinted.Hint, "go install github.com/fencelock/fencelock/cmd/fencelock/fencelock-all@latest") {
+			t.Errorf("%s: %v (%+v)", raw, err, hinted)
+		}
+	}
+}
+
 // TestHostWithoutScheme: a host and a port are not taken for a scheme.
 func TestHostWithoutScheme(t *testing.T) {
 	for raw, want := range map[string]string{

@@ -44,6 +44,9 @@ func ParsePostgres(u *url.URL) (*pgxpool.Config, pglock.Config, time.Duration, e
 	return p.pool, p.engine, p.limit, nil
 }
 
+// ParseStore exports parseStore to the tests.
+var ParseStore = parseStore
+
 // ParseURL exports parseURL to the tests.
 var ParseURL = parseURL
 

@@ -76,7 +76,7 @@ func PartOf(raw, prefix string) (*Part, error) {
 		return mysqlPart(u, prefix)
 	case "s3":
 		return s3Part(u, prefix)
-	case "k8s":
+	case "k8s", "etcd", "nats":
 		return nil, fmt.Errorf("%s is not supported here", u.Scheme)
 	}
 	return nil, fmt.Errorf("%s has no servers that several processes share", u.Scheme)

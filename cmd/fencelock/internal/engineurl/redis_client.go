@@ -82,34 +82,40 @@ func (r *redisClient) setTimes(q *query) {
 	r.option.ConnWriteTimeout = timeout
 }
 
-// setTLS reads certificates. The certificate of a server must be valid for the host name in its
-// address. Without ca, it must be signed by an authority that this system trusts.
-func (r *redisClient) setTLS(u *url.URL, q *query) (err error) {
+// setTLS reads certificates.
+func (r *redisClient) setTLS(u *url.URL, q *query) error {
+	config, err := parseTLS(q, q.only("tls", "on") || u.Scheme == "rediss")
+	r.option.TLSConfig, r.option.Sentinel.TLSConfig = config, config
+	return err
+}
+
+// parseTLS reads certificates, if TLS is on. The certificate of a server must be valid for the host
+// name in its address. Without ca, it must be signed by an authority that this system trusts.
+func parseTLS(q *query, on bool) (config *tls.Config, err error) {
 	ca, cert, key := q.Get("ca"), q.Get("cert"), q.Get("key")
-	if !q.only("tls", "on") && u.Scheme != "rediss" {
+	if !on {
 		if ca != "" || cert != "" || key != "" { // certificates without TLS would look like a protection
-			return errors.New("ca, cert and key need tls=on")
+			return nil, errors.New("ca, cert and key need tls=on")
 		}
-		return nil
+		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	config = &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
 		if config.RootCAs, err = authorities(ca); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if (cert == "") != (key == "") {
-		return errors.New("cert and key go together; give both")
+		return nil, errors.New("cert and key go together; give both")
 	}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return fmt.Errorf("cert and key: %w", err)
+			return nil, fmt.Errorf("cert and key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	r.option.TLSConfig, r.option.Sentinel.TLSConfig = config, config
-	return nil
+	return config, nil
 }
 
 // authorities reads a file of certificate authorities, which replace those of the system.

@@ -1,0 +1,57 @@
+//go:build unix
+
+package stores_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCommand runs the command fencelock-all on a cluster of each kind.
+func TestCommand(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "fencelock-all")
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", program, ".")
+	build.Dir = "../../cmd/fencelock/fencelock-all"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, s := range stores {
+		t.Run(s.kind, func(t *testing.T) {
+			c := s.start(t, 3)
+			url := s.kind + "://" + strings.Join(c.addrs(), ",") + "/part"
+			if s.kind == "nats" {
+				url += "?replicas=3"
+			}
+			// The command must end with the code, and print the text.
+			run := func(code int, text string, args ...string) {
+				t.Helper()
+				cmd := exec.Command(program, args...)
+				cmd.Env = append(os.Environ(), "FENCELOCK_URL="+url)
+				out, err := cmd.CombinedOutput()
+				exit := &exec.ExitError{}
+				got := 0
+				if errors.As(err, &exit) {
+					got = exit.ExitCode()
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if got != code || !strings.Contains(string(out), text) {
+					t.Errorf("fencelock-all %q ended with %d, want %d and %q\n%s", args, got, code, text, out)
+				}
+			}
+			run(7, "hello", "run", "nightly", "--", "sh", "-c", "echo hello; exit 7")
+			run(75, "held", "run", "nightly", "--", program, "--url", url, "run", "-n", "nightly", "--", "true")
+			run(0, "nightly", "run", "nightly", "--", program, "--url", url, "ls")
+			run(1, "", "holds", "nightly")
+			for range 2 { // the second time it prints the output of the first
+				run(0, "once", "once", "key", "--", "echo", "once")
+			}
+			url = s.kind + "://127.0.0.1:1/part"
+			run(69, "unavailable", "ls")
+		})
+	}
+}
