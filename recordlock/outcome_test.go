@@ -90,6 +90,7 @@ func TestFirstSwapArrivesLate(t *testing.T) {
 		theirs := s.acquire(other, request())
 		s.ok(other.Release(s.Context(), lease(theirs)))
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		s.ok(lost.execute())
 		l.set(func(l *link) { l.down = false })
 		if token := <-granted; token <= theirs.Token {

@@ -98,12 +98,19 @@ func (m *MariaDB) DSN(database string) string { return DSN(m.Addr(), database) }
 // DSN returns the data source name for a server behind another address.
 func DSN(addr, database string) string { return fmt.Sprintf("root@tcp(%s)/%s", addr, database) }
 
-// Restart kills the server and starts it again with its data.
+// Restart kills the server and starts it again with its data. It tries again if the server ends while
+// it starts, as it may if its clock is set back.
 func (m *MariaDB) Restart(t hosttest.TB) {
 	t.Helper()
-	m.kill(t)
-	if err := m.start(t); err != nil {
-		t.Fatal(err)
+	for tries := 0; ; tries++ {
+		m.kill(t)
+		err := m.start(t)
+		if err == nil {
+			return
+		}
+		if tries == 3 {
+			t.Fatal(err)
+		}
 	}
 }
 
