@@ -134,7 +134,8 @@ kube: ## kubelock on a real kube-apiserver, which this builds, and beside the le
 	$(GO) vet . && KUBE_BIN="$$dir" $(GO) test $(LINK) -count=1 -timeout 40m -v .
 
 .PHONY: slow
-slow: cc redis postgres haproxy ## repeat engine and fault tests many times, to find rare failures
+slow: cc redis postgres haproxy minio ## repeat engine and fault tests many times, to find rare failures
+	$(GO) vet -C examples/stores ./...
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
@@ -148,6 +149,13 @@ slow: cc redis postgres haproxy ## repeat engine and fault tests many times, to 
 stores: ## the tests of records in etcd and NATS, with clusters of both
 	$(GO) vet -C tools/stores ./...
 	$(GO) test -C tools/stores $(LINK) -vet=off -count=1 -parallel $(PARALLEL) -timeout 60m ./...
+
+# The first step compiles MinIO, which takes minutes once. FENCELOCK_MINIO=/path/minio uses another one.
+.PHONY: minio
+minio: cc ## locks on a real MinIO, which is compiled first, and measurements
+	test -n "$$FENCELOCK_MINIO" || $(GO) build -C tools/minio github.com/minio/minio/cmd
+	$(GO) vet -C tools/minio .
+	$(GO) test -C tools/minio $(LINK) -count=1 -timeout 30m -v .
 
 .PHONY: matrix
 matrix: cc redis ## the Redis tests on each installed server, and on REDIS="/path/redis-server ..."

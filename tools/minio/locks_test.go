@@ -1,0 +1,87 @@
+package minio
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/driver/drivertest/proc"
+)
+
+// world is a prefix on a server with locks, whose clients are processes.
+type world struct {
+	*server
+	prefix string
+	alone  bool // nobody else uses the server
+}
+
+func (w world) Client(t testing.TB) drivertest.Client {
+	return proc.Start(t, "s3", w.url()+" "+w.prefix)
+}
+
+func (w world) Restart(t testing.TB) {
+	w.must(t)
+	w.kill()
+	w.run(t)
+}
+
+func (w world) Cut(t testing.TB)  { w.must(t); w.freeze(t) }
+func (w world) Mend(t testing.TB) { w.thaw(t) }
+
+// must fails the case unless it may stop the server.
+func (w world) must(t testing.TB) {
+	t.Helper()
+	if !w.alone {
+		t.Fatal("this case stops a server that others use: name it in stopping")
+	}
+}
+
+// stopping are the cases that have a server of their own, since they stop it.
+var stopping = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
+
+// late are cases that ask for the state of a lease at its end. The store's clock has whole seconds, so
+// a process that has not seen the lease before finds up to two seconds later that it is over.
+var late = []string{"adopt-ended"}
+
+// versioned makes a bucket keep all versions of its objects.
+const versioned = `<VersioningConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Status>Enabled</Status></VersioningConfiguration>`
+
+// TestLocks runs the conformance suite, with processes that are killed and frozen.
+func TestLocks(t *testing.T) { suite(t, false) }
+
+// TestVersionedBucket runs the conformance suite in a bucket that keeps all versions of its objects.
+func TestVersionedBucket(t *testing.T) { suite(t, true) }
+
+func suite(t *testing.T, versions bool) {
+	program := build(t)
+	open := func(t *testing.T) *server {
+		s := start(t, program)
+		if versions {
+			s.do(t, "s3", "PUT", "/locks?versioning=", versioned)
+		}
+		return s
+	}
+	common := open(t)
+	var worlds atomic.Int64
+	suite := func(t *testing.T) drivertest.Suite {
+		return drivertest.Suite{World: func(testing.TB) drivertest.World {
+			w := world{server: common, prefix: fmt.Sprintf("world %d/", worlds.Add(1)), alone: slices.Contains(stopping, path.Base(t.Name()))}
+			if w.alone {
+				w.server = open(t)
+			}
+			return w
+		}}
+	}
+	traits := suite(t).World(t).Client(t).Traits()
+	for _, c := range drivertest.Cases() {
+		if c.Needs(traits) && !slices.Contains(late, c.Name) {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				c.Run(t, suite(t))
+			})
+		}
+	}
+}
