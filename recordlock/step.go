@@ -120,7 +120,7 @@ func (d *desk) settle(c *change) {
 		a := j.acquires
 		switch {
 		case j.finished(): // its caller has gone
-		case j.left && a != nil && j.answered != errGone: // the next step removes what this one has stored
+		case j.left && a != nil && !errors.Is(j.answered, errGone): // the next step removes what this one has stored
 		case j.answer == refused, j.answer == stored:
 			if a != nil && j.answered == nil && a.req.OnLost != nil {
 				d.holds[a.me.Owner] = &hold{token: a.grant.Token, until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
