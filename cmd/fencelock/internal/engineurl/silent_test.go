@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
@@ -126,4 +128,20 @@ func TestSilentRedlock(t *testing.T) {
 			s.keepsHeld(t)
 		})
 	}
+}
+
+// TestSilentS3 stalls the connections to an object store. The client opens new ones, and keeps the
+// lock that it holds.
+func TestSilentS3(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+	store := objecttest.Start(t)
+	u, err := url.Parse(store.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxyFor(t, u.Host)
+	s := silentClient(t, "s3://bucket"+silentTimeout+"&endpoint=http://"+p.Addr(), []*faults.Proxy{p})
+	s.getsAnother(t)
+	s.keepsHeld(t)
 }
