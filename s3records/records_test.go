@@ -144,6 +144,24 @@ func TestStoresClock(t *testing.T) {
 	}
 }
 
+// TestExpiry: a record is not over before its TTL, whatever the fractions are that the times of an
+// answer lack, and if the server that answers is up to a second ahead of the one that wrote.
+func TestExpiry(t *testing.T) {
+	login(t)
+	written := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for after, want := range map[time.Duration]string{-time.Hour: "value", 11 * time.Second: "value", 12 * time.Second: "", time.Hour: ""} {
+		s := objecttest.Start(t)
+		s.Intercept(func(w http.ResponseWriter, _ *http.Request, _ func()) bool {
+			w.Header().Set("ETag", `"a"`)
+			w.Header().Set("Last-Modified", written.Format(http.TimeFormat))
+			w.Header().Set("Date", written.Add(after).Format(http.TimeFormat))
+			_, _ = io.WriteString(w, "fencelock-record 2 10s key text\nvalue")
+			return true
+		})
+		shows(t, open(s), want)
+	}
+}
+
 // TestFailures: each error says what to do.
 func TestFailures(t *testing.T) {
 	login(t)
