@@ -1,7 +1,9 @@
 package recordlock_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/verdict"
+	"github.com/fencelock/fencelock/recordlock"
 )
 
 // A holder that is cut off from the store loses its lock before another process is granted it.
@@ -111,4 +114,43 @@ func TestStoreIsDown(t *testing.T) {
 			t.Errorf("got %v, want ErrUnavailable", err)
 		}
 	})
+}
+
+// hanging are records whose first Await reports nothing, as on a connection that is dead.
+type hanging struct {
+	driver.Records
+	awaits atomic.Int64
+}
+
+func (h *hanging) Await(ctx context.Context, key, version string) (driver.Record, error) {
+	if h.awaits.Add(1) == 1 {
+		<-ctx.Done()
+		return driver.Record{}, ctx.Err()
+	}
+	return h.Records.(driver.Awaiter).Await(ctx, key, version)
+}
+
+// A watch that hangs delays a waiter by some ten seconds. After a minute it is replaced.
+func TestHangingWatch(t *testing.T) {
+	for waited, late := range map[time.Duration]time.Duration{30 * time.Second: 15 * time.Second, 90 * time.Second: 100 * time.Millisecond} {
+		play(t, true, func(s scene) {
+			holder, _ := s.client()
+			req := request()
+			req.TTL = time.Hour
+			g := s.acquire(holder, req)
+			e := recordlock.New(&hanging{Records: s.store.Records()}, nil)
+			s.Cleanup(func() { _ = e.Close() })
+			granted := make(chan time.Time, 1)
+			go func() { // ends when it is granted
+				s.acquire(e, waiting())
+				granted <- time.Now()
+			}()
+			time.Sleep(waited)
+			released := time.Now()
+			s.ok(holder.Release(s.Context(), lease(g)))
+			if took := (<-granted).Sub(released); took > late {
+				t.Errorf("after %v, the waiter was granted %v after the release, want %v at most", waited, took, late)
+			}
+		})
+	}
 }

@@ -13,6 +13,7 @@ const (
 	holdPolls  = 5                // reads in a TTL that notice that a lock was broken
 	holdPoll   = 10 * time.Second // the longest pause between them
 	watchPause = 10 * time.Second // between reads beside an Awaiter, whose watch may hang
+	watchLimit = time.Minute      // how long it may report nothing until it is asked again
 )
 
 // rest waits until there is something to do: a new job, a change of the record, the end of a lease,
@@ -111,9 +112,14 @@ func (d *desk) follow(ctx context.Context) {
 	version, number := d.last.version, d.number
 	d.watches = d.engine.start(func() { // ends when the record has changed, or with run
 		pause := retry.NewBackoff(100*time.Millisecond, 5*time.Second)
-		rec, err := d.engine.awaiter.Await(ctx, d.key, version)
+		await := func() (driver.Record, error) {
+			ctx, cancel := context.WithTimeout(ctx, watchLimit)
+			defer cancel()
+			return d.engine.awaiter.Await(ctx, d.key, version)
+		}
+		rec, err := await()
 		for err != nil && pause.Wait(ctx) {
-			rec, err = d.engine.awaiter.Await(ctx, d.key, version)
+			rec, err = await()
 		}
 		d.hear(version, rec, err, number, time.Now())
 	})
