@@ -1,7 +1,10 @@
 package recordlock
 
 import (
+	"fmt"
 	"time"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // lease is what a record says about a lease: its length and its last renewal, by three clocks.
@@ -31,6 +34,14 @@ type moment struct {
 	known            bool      // whether the bounds of the store's clock are known
 	earliest, latest time.Time // the bounds
 }
+
+// blind reports whether no token can be issued. It must not be below the clock by which an earlier
+// record of the name has expired. A record can also be too old: a Swap from no record may be executed
+// after a later one has expired.
+func (m moment) blind() bool { return !m.known && !m.none }
+
+// errBlind is why no token is issued.
+var errBlind = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
 // sightings are the beats that a process has seen in one record, and when it saw each first. An
 // owner is a UUID, and the id of a client is shorter.

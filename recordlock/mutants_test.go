@@ -34,8 +34,8 @@ var mutants = []mutant{
 		"if st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost",
 		"if h := st.holder(a.me.Owner); h != nil {\n\t\ta.grant.Token, a.grant.Sent = h.Token, m.now\n\t\treturn stored, nil",
 	}, "TestFirstSwapArrivesLate"},
-	{"a token is issued while the store's clock cannot be read", "step.go", []string{
-		"c.issues && !m.known && !m.none", "false",
+	{"a token is issued while the store's clock cannot be read", "lease.go", []string{
+		"return !m.known && !m.none", "return false",
 	}, "TestNoTokenWithoutTheClock"},
 	{"a request is refused by a record that was read before it", "step.go", []string{
 		"old || j.answer == refused && d.last.number <= j.after", "old",

@@ -113,6 +113,34 @@ func TestNoTokenWithoutTheClock(t *testing.T) {
 	})
 }
 
+// While the store's clock cannot be read, locks are renewed and released, although a request of the
+// same process for the same name is not granted.
+func TestRenewalsWithoutTheClock(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		req := waiting()
+		req.Mode = driver.Shared
+		g := s.acquire(e, req)
+		l.set(func(l *link) { l.blind = true })
+		ctx, cancel := contextFor(s, 5*time.Minute)
+		defer cancel()
+		refused := make(chan error, 1)
+		for begun := time.Now(); time.Since(begun) < 5*time.Minute; time.Sleep(ttl / 3) {
+			s.ok(e.Renew(s.Context(), []driver.Lease{lease(g)})[0])
+			if since := time.Since(begun); since > 4*time.Minute && since < 4*time.Minute+ttl/3 { // the last reading is too old
+				go func() { // ends with ctx
+					_, err := e.Acquire(ctx, req)
+					refused <- err
+				}()
+			}
+		}
+		if err := <-refused; !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		s.ok(e.Release(s.Context(), lease(g)))
+	})
+}
+
 // The store executes a Swap, and its answer is lost: the next read decides.
 func TestLostAnswers(t *testing.T) {
 	verdict.Is(t, "Records: an answer is lost", verdict.Safe)

@@ -35,17 +35,13 @@ func (d *desk) step(ctx context.Context) error {
 			}
 		case c == nil:
 			return nil
-		case c.issues && !m.known && !m.none:
-			return errNoClock
+		case c.issues && m.blind(): // a break
+			return errBlind
 		default:
 			return d.store(ctx, c)
 		}
 	}
 }
-
-// errNoClock: tokens must not be below the clock by which an earlier record of the name has expired.
-// A record can also be too old: a Swap from no record may be executed after a later one has expired.
-var errNoClock = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
 // apply applies all jobs to the last state. It returns what has to be stored. If nothing has to be,
 // it gives the jobs their answers, unless old reports that these need a newer state.
@@ -126,7 +122,7 @@ func (d *desk) settle(c *change) {
 				d.holds[a.me.Owner] = &hold{token: a.grant.Token, until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
 			}
 			d.finish(j, j.answered)
-		default:
+		case a.found.Held != nil:
 			a.queue(c.state)
 		}
 	}
