@@ -147,7 +147,7 @@ func (v version) String() string {
 }
 
 func parseVersion(text string) (v version, err error) {
-	if text != "" && json.Unmarshal([]byte(text), &v) != nil {
+	if text != "" && (json.Unmarshal([]byte(text), &v) != nil || v.Resource == "") {
 		err = driver.ErrConflict // no record has it
 	}
 	return v, err
