@@ -90,7 +90,7 @@ func BenchmarkHandOver(b *testing.B) {
 					}
 					acquired <- time.Now()
 				}()
-				time.Sleep(20*time.Millisecond + rand.N(20*time.Millisecond)) // it waits by then
+				time.Sleep(20*time.Millisecond + rand.N(200*time.Millisecond)) // it waits by then
 				released := time.Now()
 				if err := holder.release(b.Context()); err != nil {
 					b.Fatal(err)

@@ -50,8 +50,28 @@ func TestCommand(t *testing.T) {
 			for range 2 { // the second time it prints the output of the first
 				run(0, "once", "once", "key", "--", "echo", "once")
 			}
-			url = s.kind + "://127.0.0.1:1/part"
+			if s.kind == "etcd" {
+				requirePassword(t, c)
+				run(78, "user name is empty", "ls")
+				url = strings.Replace(url, "://", "://root:right@", 1)
+				run(0, "", "ls")
+				url = strings.Replace(url, "right", "wrong", 1)
+				run(78, "authentication failed", "ls")
+			}
+			url = s.kind + "://root:right@127.0.0.1:1/part"
 			run(69, "unavailable", "ls")
 		})
+	}
+}
+
+// requirePassword makes a cluster of etcd require the user root with the password right.
+func requirePassword(t *testing.T, c *cluster) {
+	t.Helper()
+	admin := etcdClient(t, c.addrs())
+	_, err := admin.UserAdd(t.Context(), "root", "right")
+	_, err2 := admin.UserGrantRole(t.Context(), "root", "root")
+	_, err3 := admin.AuthEnable(t.Context())
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
 	}
 }

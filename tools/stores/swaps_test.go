@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/recordlock"
 )
 
 // swaps are the successful calls of Swap for one key, by the version from which they were made.
@@ -76,6 +79,37 @@ func TestSwapsUnderFaults(t *testing.T) {
 			}
 			work.Wait()
 			t.Logf("%d and %d swaps", len(all[0].from), len(all[1].from))
+		})
+	}
+}
+
+// TestNoLossWithoutFaults: a holder is not told that its lock is lost because some member is behind
+// the leader.
+func TestNoLossWithoutFaults(t *testing.T) {
+	for _, s := range stores {
+		t.Run(s.kind, func(t *testing.T) {
+			c := s.start(t, 3)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			var work sync.WaitGroup
+			var holds atomic.Int64
+			for range 4 {
+				locks := fencelock.New(recordlock.New(s.open(t, c, "part"), nil), nil)
+				work.Go(func() { // ends with ctx
+					for ctx.Err() == nil {
+						err := locks.Do(ctx, "name", func(ctx context.Context) error {
+							time.Sleep(rand.N(5 * time.Millisecond))
+							return context.Cause(ctx)
+						})
+						if errors.Is(err, fencelock.ErrLost) {
+							t.Error(err)
+						}
+						holds.Add(1)
+					}
+				})
+			}
+			work.Wait()
+			t.Logf("%d holds", holds.Load())
 		})
 	}
 }
