@@ -9,8 +9,8 @@ import (
 	"github.com/fencelock/fencelock/internal/inspect"
 )
 
-// Inspect uses the engine on probe names and compares the store's clock with that of this host; see
-// [driver.Inspector].
+// Inspect uses the engine on probe names and compares the store's clock with that of this host. It
+// reports if there is no clock; see [driver.Inspector].
 func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
 	t := inspect.Trial{Engine: e, Name: inspect.NewName(), TTL: ttl,
 		Denied: func(err error) bool { return errors.Is(err, driver.ErrConfig) },
@@ -19,13 +19,9 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	clock, err := inspect.ReadClock(func() (earliest, latest time.Time, err error) { return e.records.Clock(ctx) })
-	switch {
-	case errors.Is(err, driver.ErrUnsupported):
-		return append(findings, inspect.Found("clock", driver.Warning, "the store has no clock",
-			"a process that asks once cannot take over from a holder that has died", "let such processes wait for twice the TTL")), nil
-	case err != nil:
-		return append(findings, inspect.Unchecked("clock", err, "try again")), nil
+	if _, _, err := e.records.Clock(ctx); errors.Is(err, driver.ErrUnsupported) {
+		findings = append(findings, inspect.Found("clock", driver.Warning, "the store has no clock",
+			"a process that asks once cannot take over from a holder that has died", "let such processes wait for twice the TTL"))
 	}
-	return append(findings, clock.Judge()), nil
+	return findings, nil
 }

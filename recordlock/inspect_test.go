@@ -1,0 +1,41 @@
+package recordlock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/recordlock"
+)
+
+// Inspect reports the store's clock once, and warns if there is none.
+func TestInspectReportsTheClockOnce(t *testing.T) {
+	for what, limit := range map[string]func(driver.Records) driver.Records{
+		"a clock":  func(r driver.Records) driver.Records { return polled{r} },
+		"no clock": func(r driver.Records) driver.Records { return noClock{r} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.New(nil)
+				defer store.Kill()
+				e := recordlock.New(limit(store.Records()), nil)
+				defer e.Close()
+				findings, err := e.Inspect(t.Context(), 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var found []driver.Severity
+				for _, f := range findings {
+					if f.Check == "clock" {
+						found = append(found, f.Severity)
+					}
+				}
+				if len(found) != 1 || (found[0] == driver.Warning) != (what == "no clock") {
+					t.Errorf("%v in %+v", found, findings)
+				}
+			})
+		})
+	}
+}
