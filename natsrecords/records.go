@@ -109,7 +109,8 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 	return next, err
 }
 
-// List implements driver.Records. It reads the whole bucket.
+// List implements driver.Records. It reads the whole bucket, from a server that may be behind the
+// leader for a moment.
 func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	err = r.call(ctx, func(ctx context.Context, b *bucket) error {
 		list, err = b.list(ctx, prefix)
