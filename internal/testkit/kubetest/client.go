@@ -21,14 +21,19 @@ type direct struct{ *Server }
 
 var errLost = errors.New("the connection was closed")
 
-// RoundTrip lets the server serve a request. A handler that panics loses its answer.
+// RoundTrip lets the server serve a request. A handler that panics with
+// http.ErrAbortHandler loses its answer.
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, pipe := io.Pipe()
 	w := &writer{header: http.Header{}, pipe: pipe, answer: make(chan *http.Response, 1)}
 	go func() { // ends with the request
 		defer func() {
-			if recover() != nil {
+			switch why := recover(); why {
+			case nil:
+			case http.ErrAbortHandler:
 				close(w.answer)
+			default:
+				panic(why)
 			}
 			_ = pipe.Close()
 		}()

@@ -4,6 +4,7 @@
 package kubetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -199,7 +200,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // one executes a request for one object. The caller holds mu.
 func (s *Server) one(r *http.Request, path, name string, body []byte) (int, any) {
 	in := entry{}
-	if len(body) > 0 && json.Unmarshal(body, &in) != nil {
+	if len(body) > 0 && json.Unmarshal(body, &in) != nil || in == nil {
 		return problem(http.StatusBadRequest, "BadRequest", "the body is no JSON")
 	}
 	old := s.objects[path+name]
@@ -321,8 +322,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, path string) {
 	kicked := s.kicked
 	for {
 		send, changed, over := []event(nil), s.changed, from < s.compacted
-		for _, e := range s.events {
-			if e.revision > from && strings.HasPrefix(e.path, path) && selected(query.Get("fieldSelector"), query.Get("labelSelector"), e.object) {
+		first, _ := slices.BinarySearchFunc(s.events, from+1, func(e event, revision int64) int { return cmp.Compare(e.revision, revision) })
+		for _, e := range s.events[first:] {
+			if strings.HasPrefix(e.path, path) && selected(query.Get("fieldSelector"), query.Get("labelSelector"), e.object) {
 				send = append(send, e)
 			}
 		}
