@@ -134,10 +134,16 @@ func (m *MariaDB) kill(t hosttest.TB) {
 	<-m.gone
 }
 
-// Freeze stops the server until Thaw, and returns when it has stopped.
+// Freeze stops the server until Thaw, and returns when it has stopped. A server that has ended by
+// itself is started again first.
 func (m *MariaDB) Freeze(t hosttest.TB) {
 	t.Helper()
-	if err := freeze.Process(m.cmd.Process); err != nil {
+	err := freeze.Process(m.cmd.Process)
+	if errors.Is(err, os.ErrProcessDone) {
+		m.Restart(t)
+		err = freeze.Process(m.cmd.Process)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
