@@ -142,15 +142,19 @@ func (d *desk) busy(ctx context.Context) bool {
 	return d.works
 }
 
-// fail tells the jobs that the store has failed. Those that a retry does not help are done.
+// fail tells the jobs that the store has failed. Those that a retry does not help are done. If the
+// record is too large for the store, these are the ones that have made it larger.
 func (d *desk) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	grows := func(j *job) bool { return j.acquires != nil && j.writes() }
+	large := errors.Is(err, driver.ErrInvalid) && slices.ContainsFunc(d.jobs, grows)
 	for _, j := range slices.Clone(d.jobs) {
-		if final(err) {
-			d.finish(j, err)
-		} else {
+		switch {
+		case !final(err):
 			j.heard.Unavailable(context.Background(), unavailable(err))
+		case !large || grows(j):
+			d.finish(j, err)
 		}
 	}
 }

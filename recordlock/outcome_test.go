@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -402,5 +403,31 @@ func TestMissedGrantIsReleased(t *testing.T) {
 		if missed == 0 {
 			t.Error("no grant was missed")
 		}
+	})
+}
+
+// A store refuses a record that has become too large. The request that made it so fails. Those that
+// the process has sent together with it do not.
+func TestTooLargeRecord(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		shared := request()
+		shared.Mode = driver.Shared
+		first, second := s.acquire(e, shared), s.acquire(e, shared)
+		l.set(func(l *link) { l.most, l.before = 1200, time.Second })
+		answers := make(chan error, 2)
+		go func() { answers <- e.Renew(s.Context(), []driver.Lease{lease(first)})[0] }() // ends when it is renewed
+		synctest.Wait()                                                                  // while that is on its way, the next two requests are collected
+		go func() { answers <- e.Release(s.Context(), lease(second)) }()                 // ends when it is released
+		large := shared
+		large.Note = strings.Repeat("n", 1000)
+		if _, err := e.Acquire(s.Context(), large); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid", err)
+		}
+		s.ok(<-answers)
+		s.ok(<-answers)
+		l.set(func(l *link) { l.most, l.before = 0, 0 })
+		s.ok(e.Release(s.Context(), lease(first)))
+		s.acquire(e, request())
 	})
 }

@@ -35,6 +35,7 @@ type link struct {
 	ahead  time.Duration                 // of the store's clock
 	blind  bool                          // the store's clock cannot be read
 	down   bool                          // reads fail
+	most   int                           // the largest value in bytes; 0 is no limit
 	tamper func([]byte) []byte           // changes what is read
 	swap   func(next func() error) error // replaces a Swap; next executes it
 	gets   int
@@ -50,7 +51,7 @@ func (l *link) set(f func(*link)) {
 func (l *link) now() link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return link{before: l.before, after: l.after, ahead: l.ahead, blind: l.blind, down: l.down, tamper: l.tamper, swap: l.swap}
+	return link{before: l.before, after: l.after, ahead: l.ahead, blind: l.blind, down: l.down, most: l.most, tamper: l.tamper, swap: l.swap}
 }
 
 func (l *link) Get(ctx context.Context, key string) (driver.Record, error) {
@@ -72,6 +73,9 @@ func (l *link) Swap(ctx context.Context, key string, value []byte, version strin
 	l.set(func(l *link) { l.swaps++ })
 	now := l.now()
 	time.Sleep(now.before)
+	if now.most > 0 && len(value) > now.most {
+		return "", driver.ErrInvalid
+	}
 	next := make(chan string, 1) // a late execution answers nobody
 	execute := func() error {
 		version, err := l.Records.Swap(context.WithoutCancel(ctx), key, value, version, ttl)
