@@ -34,7 +34,7 @@ type desk struct {
 	number  int64     // of the last request to the store
 	sent    time.Time // when that was sent; zero if it was answered
 	last    snapshot
-	next    time.Time // when a lease in it ends; zero if there is none
+	next    time.Time // when it must be applied again without a change; zero if never
 	seen    sightings
 	beat    time.Time // when the places of this process in the queue were renewed
 	changed time.Time // when the holders were last seen to change

@@ -142,6 +142,36 @@ func TestRenewalsWithoutTheClock(t *testing.T) {
 	})
 }
 
+// While the store's clock cannot be read, a waiter whose place has expired does not take a new one. It
+// asks for the clock from time to time, and then waits again.
+func TestPlaceExpiresWithoutTheClock(t *testing.T) {
+	play(t, true, func(s scene) {
+		other, _ := s.client()
+		req := request()
+		req.TTL = time.Hour // no renewal removes the place
+		held := s.acquire(other, req)
+		e, l := s.client()
+		granted := make(chan driver.Grant, 1)
+		go func() { granted <- s.acquire(e, waiting()) }() // ends when it is granted
+		time.Sleep(time.Second)
+		l.set(func(l *link) {
+			l.down, l.blind = true, true
+			l.swap = func(func() error) error { return driver.ErrUnavailable }
+		})
+		time.Sleep(5 * time.Minute) // the place expires, and the last reading is too old
+		l.set(func(l *link) { l.down, l.swap = false, nil })
+		time.Sleep(time.Minute)
+		l.set(func(l *link) { l.blind = false })
+		time.Sleep(5 * time.Second)
+		s.ok(other.Release(s.Context(), lease(held)))
+		begun := time.Now()
+		<-granted
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("it was granted after %v", took)
+		}
+	})
+}
+
 // The store executes a Swap, and its answer is lost: the next read decides.
 func TestLostAnswers(t *testing.T) {
 	verdict.Is(t, "Records: an answer is lost", verdict.Safe)

@@ -50,11 +50,6 @@ func (d *desk) rest(ctx context.Context) {
 func (d *desk) plan() (poll, until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	earlier := func(t *time.Time, o time.Time) {
-		if t.IsZero() || o.Before(*t) {
-			*t = o
-		}
-	}
 	if d.last.old { // read it at once
 		return time.Now(), time.Time{}
 	}
@@ -75,10 +70,14 @@ func (d *desk) plan() (poll, until time.Time) {
 	if !d.next.IsZero() {
 		earlier(&until, d.next)
 	}
-	if l, ok := d.last.state.Clients[d.id]; ok {
-		earlier(&until, d.beat.Add(micros(l.TTL)/3))
-	}
 	return poll, until
+}
+
+// earlier makes t the earlier one of two times. Zero means never.
+func earlier(t *time.Time, o time.Time) {
+	if t.IsZero() || o.Before(*t) {
+		*t = o
+	}
 }
 
 // pauseOf returns the pause between two reads for a waiter. It grows with the time for which the

@@ -53,8 +53,11 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 	}
 	st := d.last.state.clone()
 	d.next = time.Time{}
-	if left := st.prune(m, d.seen); left > 0 {
+	if left := st.prune(m, d.seen); left > 0 { // a lease ends
 		d.next = m.now.Add(left)
+	}
+	if m.blind() {
+		earlier(&d.next, m.now.Add(clockRetry))
 	}
 	c = &change{state: st, version: d.last.version, moment: m, jobs: slices.Clone(d.jobs)}
 	slices.SortStableFunc(c.jobs, func(a, b *job) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -79,8 +82,9 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 }
 
 // keepPlaces renews the places of the desk among the waiters when that is due, or if the state is
-// stored anyway. It reports whether it is due. It removes places that nobody needs: those of requests
-// that could not leave in time, and would be kept otherwise. The caller holds mu.
+// stored anyway. It reports whether it is due, and notes when it is due next. It removes places that
+// nobody needs: those of requests that could not leave in time, and would be kept otherwise. The
+// caller holds mu.
 func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 	st.Waiters = slices.DeleteFunc(st.Waiters, func(w claim) bool {
 		return w.Client == d.id && !slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.me.Owner == w.Owner })
@@ -99,6 +103,9 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 		l.TTL = (placeTTL + time.Duration(len(waiting))*morePlace).Microseconds()
 		l.renew(m)
 		st.Clients[d.id] = l
+		earlier(&d.next, m.now.Add(micros(l.TTL)/3))
+	} else {
+		earlier(&d.next, d.beat.Add(micros(l.TTL)/3))
 	}
 	return due
 }
