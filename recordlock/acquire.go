@@ -51,10 +51,8 @@ func (a *acquiring) enter(st *state, m moment) (answer, error) {
 		}
 		return refused, errGone
 	}
-	if m.blind() { // others of the desk go on
-		a.found = driver.WaitInfo{}
-		a.heard.Unavailable(context.Background(), errBlind)
-		return waits, nil
+	if m.blind() {
+		return blind, nil
 	}
 	if st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost
 		// That attempt may have been executed late, after others with greater tokens.

@@ -14,6 +14,7 @@ type answer int
 
 const (
 	waits   answer = iota // it is not done, and has changed nothing
+	blind                 // the same, since the store's clock is not known
 	joins                 // it is not done, and has changed the state
 	refused               // it is done, and has changed nothing
 	stored                // it is done once the state is stored
@@ -129,6 +130,9 @@ func (b *breaking) end(st *state, m moment) (answer, error) {
 		if st.Closed != nil {
 			b.closed = st.Closed.Beat
 		}
+	}
+	if m.blind() {
+		return blind, nil
 	}
 	if st.Closed != nil && st.Closed.Beat == b.closed {
 		st.Closed = nil

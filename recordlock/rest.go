@@ -9,11 +9,12 @@ import (
 )
 
 const (
-	farPlaces  = 8                // waiters from this place on poll equally often
-	holdPolls  = 5                // reads in a TTL that notice that a lock was broken
-	holdPoll   = 10 * time.Second // the longest pause between them
-	watchPause = 10 * time.Second // between reads beside an Awaiter, whose watch may hang
-	watchLimit = time.Minute      // how long it may report nothing until it is asked again
+	farPlaces  = 8                     // waiters from this place on poll equally often
+	holdPolls  = 5                     // reads in a TTL that notice that a lock was broken
+	holdPoll   = 10 * time.Second      // the longest pause between them
+	watchPause = 10 * time.Second      // between reads beside an Awaiter, whose watch may hang
+	watchLimit = time.Minute           // how long it may report nothing until it is asked again
+	blindPause = 50 * time.Millisecond // between looks at the store's clock, which another desk may read
 )
 
 // rest waits until there is something to do: a new job, a change of the record, the end of a lease,
@@ -58,9 +59,12 @@ func (d *desk) plan() (poll, until time.Time) {
 		earlier(&poll, d.last.at.Add(d.jittered(pause)))
 	}
 	for _, j := range d.jobs {
-		if a := j.acquires; a != nil {
+		switch a := j.acquires; {
+		case j.answer == blind:
+			earlier(&until, time.Now().Add(blindPause))
+		case a != nil:
 			earlier(&poll, d.last.at.Add(d.jittered(d.pauseOf(a))))
-		} else {
+		default:
 			earlier(&until, time.Now()) // it has just arrived
 		}
 	}

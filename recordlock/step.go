@@ -18,7 +18,6 @@ type change struct {
 	state   *state
 	version string // the version that it replaces
 	moment  moment // from before it is sent
-	issues  bool   // it issues a token
 	jobs    []*job // those that were applied
 }
 
@@ -35,8 +34,6 @@ func (d *desk) step(ctx context.Context) error {
 			}
 		case c == nil:
 			return nil
-		case c.issues && m.blind(): // a break
-			return errBlind
 		default:
 			return d.store(ctx, c)
 		}
@@ -66,6 +63,9 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 	for _, j := range c.jobs {
 		j.answer, j.answered = j.apply(st, m)
 		changed = changed || j.writes()
+		if j.answer == blind { // the others go on
+			j.heard.Unavailable(context.Background(), errBlind)
+		}
 		old = old || j.answer == refused && d.last.number <= j.after
 	}
 	if changed = d.keepPlaces(st, m, changed) || changed; !changed {
@@ -74,7 +74,6 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 		}
 		return nil, old
 	}
-	c.issues = st.Last != d.last.state.Last
 	for _, j := range c.jobs {
 		j.sent = j.sent || j.writes()
 	}
@@ -129,7 +128,7 @@ func (d *desk) settle(c *change) {
 				d.holds[a.me.Owner] = &hold{token: a.grant.Token, until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
 			}
 			d.finish(j, j.answered)
-		case a.found.Held != nil:
+		case j.answer != blind && a.found.Held != nil:
 			a.queue(c.state)
 		}
 	}
