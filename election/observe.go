@@ -89,6 +89,11 @@ func Depose(ctx context.Context, locks *fencelock.Locker, name, reason string) (
 	if err != nil {
 		return Leader{}, 0, err
 	}
+	return depose(ctx, locks, name, leader, reason)
+}
+
+// depose ends the term of a leader, and of no other one.
+func depose(ctx context.Context, locks *fencelock.Locker, name string, leader Leader, reason string) (Leader, int64, error) {
 	if leader.Owner == "" {
 		return Leader{}, 0, fmt.Errorf("%w: nobody leads %q", fencelock.ErrNotHeld, name)
 	}

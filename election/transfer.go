@@ -19,8 +19,8 @@ var ErrNoCandidate = errors.New("no candidate waits there")
 // give way to it if they are granted the lock first, without running their work. That leader does
 // not resign to a candidate of a better rank during this term.
 //
-// If another candidate has led for three seconds nevertheless, Transfer deposes it, too, but at most
-// three leaders in all. On Redlock, a request is not always listed, so that candidate may not have
+// If another candidate has led for three seconds nevertheless, and one on host still waits, Transfer
+// deposes that leader, too, but at most three leaders in all. On Redlock, a request is not always listed, so that candidate may not have
 // noticed what is asked for.
 //
 // Transfer returns when a candidate on host has led for three seconds, or an error when ctx ends
@@ -39,9 +39,7 @@ func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason s
 			return leader, leader.Term, nil
 		}
 	}
-	if !slices.ContainsFunc(status.Waiters, func(w fencelock.Waiter) bool {
-		return w.Host == host && w.Kind == fencelock.KindElection
-	}) {
+	if !waitsOn(status, host) {
 		return Leader{}, 0, fmt.Errorf("%w: %q has none on %q", ErrNoCandidate, name, host)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -66,12 +64,23 @@ func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason s
 	return leader, token, err
 }
 
+// waitsOn reports whether a candidate on host waits.
+func waitsOn(s fencelock.Status, host string) bool {
+	return slices.ContainsFunc(s.Waiters, func(w fencelock.Waiter) bool {
+		return w.Host == host && w.Kind == fencelock.KindElection
+	})
+}
+
 // deposeElsewhere is Depose, unless the leader is now on host.
 func deposeElsewhere(ctx context.Context, locks *fencelock.Locker, name, host, reason string) (Leader, int64, error) {
-	if leader, err := holder(ctx, locks, name); err == nil && leader.Host == host {
+	leader, err := holder(ctx, locks, name)
+	switch {
+	case err != nil:
+		return Leader{}, 0, err
+	case leader.Host == host:
 		return leader, leader.Term, nil
 	}
-	return Depose(ctx, locks, name, reason)
+	return depose(ctx, locks, name, leader, reason) // which may have ended since: its successor may be on host
 }
 
 // wishTTL is the TTL of a request that is released as soon as it is granted. It is short, since an
@@ -113,7 +122,7 @@ const steady = 3 * time.Second
 const deposedAgain = 2
 
 // awaitLeader waits until a candidate on host leads and has done so for a while. Other leaders are
-// deposed.
+// deposed, as long as a candidate on host waits.
 func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host, reason string) error {
 	var last Leader
 	var since time.Time
@@ -128,8 +137,11 @@ func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host, reaso
 		case leader.Host == host:
 			return nil
 		case again > 0:
+			if status, err := locks.Status(ctx, name); err != nil || !waitsOn(status, host) {
+				break
+			}
 			_, _, err = deposeElsewhere(ctx, locks, name, host, reason)
-			if err == nil {
+			if !errors.Is(err, fencelock.ErrNotHeld) { // otherwise it has deposed nobody
 				again--
 			}
 			since = time.Now()

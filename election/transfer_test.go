@@ -214,3 +214,28 @@ func (e unlisted) List(ctx context.Context, q driver.Query) ([]driver.Status, er
 	}
 	return all, err
 }
+
+// The candidate that a transfer is for stops before it leads. The transfer does not depose the leader
+// that was elected instead.
+func TestTransferWithoutItsCandidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, th := memlock.New(nil), &throne{t: t, sudden: true}
+		runs := []*running{startOn(store, "web0", election.Config{}).run(th.rule)}
+		blind := &process{changes: &log{}}
+		blind.Candidate = election.New(fencelock.New(unlisted{onHost{store.Client(), "web1"}}, nil).With(fencelock.Options{TTL: ttl}), name, nil)
+		runs = append(runs, blind.run(th.rule), startOn(store, "web2", election.Config{}).run(th.rule))
+		time.AfterFunc(time.Second, func() { runs[2].cancel(nil) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, _, err := election.Transfer(ctx, fencelock.New(store.Client(), nil), name, "web2", "maintenance")
+		want(t, "Transfer", err, context.DeadlineExceeded)
+		wantState(t, blind, election.Leading)
+		if th.count() != 2 {
+			t.Errorf("%d terms, want 2", th.count())
+		}
+		for _, r := range runs {
+			r.cancel(nil)
+			<-r.done
+		}
+	})
+}
