@@ -111,8 +111,7 @@ func (d *desk) follow(ctx context.Context) {
 	if d.watches {
 		return
 	}
-	d.number++
-	version, number := d.last.version, d.number
+	version := d.last.version
 	d.watches = d.engine.start(func() { // ends when the record has changed, or with run
 		pause := retry.NewBackoff(100*time.Millisecond, 5*time.Second)
 		await := func() (driver.Record, error) {
@@ -124,13 +123,14 @@ func (d *desk) follow(ctx context.Context) {
 		for err != nil && pause.Wait(ctx) {
 			rec, err = await()
 		}
-		d.hear(version, rec, err, number, time.Now())
+		d.hear(version, rec, err, time.Now())
 	})
 }
 
 // hear keeps a change that was reported after a version, unless the desk has seen another one
-// since. An older state than the last one could lack holders of this process.
-func (d *desk) hear(version string, rec driver.Record, err error, number int64, arrived time.Time) {
+// since. An older state than the last one could lack holders of this process. A report may be older
+// than its question, so it refuses no job that the last state does not.
+func (d *desk) hear(version string, rec driver.Record, err error, arrived time.Time) {
 	st, wrong := decode(d.name, rec.Value)
 	var lost []func()
 	defer func() { callAll(lost) }() // without the mutex
@@ -143,6 +143,6 @@ func (d *desk) hear(version string, rec driver.Record, err error, number int64, 
 	case wrong != nil:
 		d.last.old = true // reading it returns the error
 	default:
-		lost = d.took(st, rec.Version, number, arrived)
+		lost = d.took(st, rec.Version, d.last.number, arrived)
 	}
 }
