@@ -392,7 +392,7 @@ func TestRefusalsAreReadAgain(t *testing.T) {
 
 // A record that this version does not understand is refused and not overwritten.
 func TestForeignRecords(t *testing.T) {
-	for _, value := range []string{"{", `{"format":2}`, `{"format":1,"name":"another"}`} {
+	for _, value := range []string{"{", "{}", "null", `{"format":1}`, `{"format":2}`, `{"format":1,"name":"another"}`} {
 		play(t, true, func(s scene) {
 			version, err := s.store.Records().Swap(s.Context(), key, []byte(value), "", 0)
 			s.ok(err)

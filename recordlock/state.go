@@ -54,14 +54,16 @@ type claim struct {
 
 // decode reads the value of a record. No value is a name that nobody uses.
 func decode(name string, value []byte) (*state, error) {
-	st := &state{Format: format, Name: name}
 	if len(value) == 0 {
-		return st, nil
+		return &state{Format: format, Name: name}, nil
 	}
+	st := &state{}
 	err := json.Unmarshal(value, st)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: the record of %q is no lock: %w", driver.ErrConfig, name, err)
+	case st.Format == 0:
+		return nil, fmt.Errorf("%w: the record of %q is no lock", driver.ErrConfig, name)
 	case st.Format > format:
 		return nil, fmt.Errorf("%w: a newer version of fencelock has written the record of %q; update this one", driver.ErrConfig, name)
 	case name != "" && st.Name != name:
