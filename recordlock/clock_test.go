@@ -48,7 +48,7 @@ func TestFirstRequestsShareTheClock(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if took := time.Since(begun); took > time.Second {
+		if took := time.Since(begun); took > 300*time.Millisecond {
 			t.Errorf("the requests took %v", took)
 		}
 	})
