@@ -20,8 +20,8 @@ var ErrNoCandidate = errors.New("no candidate waits there")
 // not resign to a candidate of a better rank during this term.
 //
 // If another candidate has led for three seconds nevertheless, and one on host still waits, Transfer
-// deposes that leader, too, but at most three leaders in all. On Redlock, a request is not always listed, so that candidate may not have
-// noticed what is asked for.
+// deposes that leader, too, but at most three leaders in all. On Redlock, a request is not always
+// listed, so that candidate may not have noticed what is asked for.
 //
 // Transfer returns when a candidate on host has led for three seconds, or an error when ctx ends
 // before. If host leads already, it deposes nobody and returns that leader and the number of its

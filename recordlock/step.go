@@ -53,9 +53,6 @@ func (d *desk) apply(m moment) (c *change, old bool) {
 	if left := st.prune(m, d.seen); left > 0 { // a lease ends
 		d.next = m.now.Add(left)
 	}
-	if m.blind() {
-		earlier(&d.next, m.now.Add(clockRetry))
-	}
 	c = &change{state: st, version: d.last.version, moment: m, jobs: slices.Clone(d.jobs)}
 	slices.SortStableFunc(c.jobs, func(a, b *job) int { return cmp.Compare(a.rank(), b.rank()) })
 	// A Swap of unknown outcome must find another version if the store executes it later.
