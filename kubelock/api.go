@@ -19,7 +19,7 @@ import (
 type api struct {
 	leases string // the URL of the collection
 	token  func() (string, error)
-	client *http.Client
+	client http.Client
 }
 
 // object is a Lease object, or the part of it that a write changes.
@@ -135,12 +135,16 @@ func problem(code int, body io.Reader) error {
 	_ = into(&status)(io.LimitReader(body, 1<<20)) // a proxy's answer is not JSON
 	kind, hint := driver.ErrConfig, ""
 	switch {
-	case code == http.StatusNotFound:
+	case code == http.StatusNotFound && status.Reason == "NotFound":
 		return errAbsent
+	case code == http.StatusNotFound: // of a proxy without servers, or a wrong URL
+		hint = " (this is no API server: check its URL)"
 	case code == http.StatusConflict: // also if an object exists that was to be created
 		return driver.ErrConflict
 	case code == http.StatusGone:
 		return errOld
+	case code/100 == 3:
+		hint = " (a redirect: set the URL of the API server to where it leads)"
 	case code == http.StatusTooManyRequests || code >= 500:
 		kind = driver.ErrUnavailable
 	case code == http.StatusUnprocessableEntity || code == http.StatusRequestEntityTooLarge:

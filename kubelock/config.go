@@ -34,7 +34,8 @@ type Config struct {
 	CAFile string
 
 	// Client sends the requests. Nil means one that tests idle connections, so that it notices a
-	// server that has vanished.
+	// server that has vanished. Redirects are not followed: the request that follows the one of a
+	// write would be a read.
 	Client *http.Client
 
 	// Prefix is the prefix of the keys of locks, as in recordlock.Config.
@@ -88,7 +89,9 @@ func New(cfg *Config) (*Records, error) {
 	}
 	r := &Records{prefix: cmp.Or(c.Prefix, "fencelock.lock/"), limit: cmp.Or(c.Timeout, 5*time.Second)}
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(c.Namespace) + "/leases"
-	r.api = api{strings.TrimSuffix(c.Server, "/") + path, c.Token, c.Client}
+	r.api = api{strings.TrimSuffix(c.Server, "/") + path, c.Token, *c.Client}
+	// A PATCH would be redirected as a GET, whose answer looks like that of a write.
+	r.api.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	r.swept.Due(time.Minute) // processes that end soon do not sweep
 	return r, nil
 }

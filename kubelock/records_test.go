@@ -261,6 +261,42 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestRedirect: a redirect is not followed. A client of HTTP would repeat a PATCH as a GET, whose
+// answer looks like that of a write.
+func TestRedirect(t *testing.T) {
+	play(t, func(s scene) {
+		r := s.records()
+		version := s.put(r, "fencelock.lock/billing", `{"last":1}`, "", 0)
+		s.server.Intercept(func(w http.ResponseWriter, r *http.Request, _ func()) bool {
+			if r.Method == http.MethodGet {
+				return false
+			}
+			http.Redirect(w, r, r.URL.Path, http.StatusMovedPermanently)
+			return true
+		})
+		if next, err := r.Swap(s.Context(), "fencelock.lock/billing", []byte(`{"last":2}`), version, 0); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "redirect") {
+			s.Errorf("Swap returns %q, %v, want ErrConfig", next, err)
+		}
+		s.shows(r, "fencelock.lock/billing", `{"last":1}`)
+	})
+}
+
+// TestNotFound: a page that is not found is no answer about an object. A proxy without servers may
+// answer so for a moment, and a holder would find its lock lost.
+func TestNotFound(t *testing.T) {
+	play(t, func(s scene) {
+		r := s.records()
+		s.put(r, "key", "value", "", 0)
+		s.server.Intercept(func(w http.ResponseWriter, r *http.Request, _ func()) bool {
+			http.NotFound(w, r)
+			return true
+		})
+		if rec, err := r.Get(s.Context(), "key"); !errors.Is(err, driver.ErrConfig) {
+			s.Errorf("Get returns %+v, %v, want ErrConfig", rec, err)
+		}
+	})
+}
+
 // TestInit: Init leaves no object, and detects a server that ignores the resourceVersion.
 func TestInit(t *testing.T) {
 	play(t, func(s scene) {
