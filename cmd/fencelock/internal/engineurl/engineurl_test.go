@@ -181,3 +181,21 @@ func TestGroupInAFileURL(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongAddresses: a wrong address in a parameter is refused before a request is sent, and a
+// password in it is not repeated.
+func TestWrongAddresses(t *testing.T) {
+	t.Setenv("AWS_REGION", "")
+	for _, raw := range []string{
+		"k8s://shop?server=https://user:hunter2@10.0.0.1", "k8s://shop?server=https://10.0.0.1?token=hunter2",
+		"k8s://shop?server=ftp://10.0.0.1", "k8s://shop?server=https://:6443", "k8s://shop?server=", "k8s://shop?server=https://h:99999",
+		"s3://b?endpoint=https://user:hunter2@h", "s3://b?endpoint=https://h:99999", "s3://b?endpoint=https://:9000",
+		"s3://..?region=r", "s3://a..b?region=r", "s3://-?region=r",
+		"s3://b?region=r@evil.example", "s3://b?region=r/x", "s3://b?region=R",
+	} {
+		_, _, err := engineurl.Open(t.Context(), raw)
+		if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want an error about the URL", raw, err)
+		}
+	}
+}

@@ -29,8 +29,9 @@ func openKube(ctx context.Context, u *url.URL, _ dialer) (driver.Engine, func() 
 	if q.Has("token-file") {
 		cfg.Token = kubelock.TokenFile(q.Get("token-file"))
 	}
-	if server, err := url.Parse(cfg.Server); cfg.Server != "" && (err != nil || server.Host == "" || server.User != nil) {
-		q.fail("server", "write the URL of an API server, such as https://10.0.0.1:6443")
+	if server, err := url.Parse(cfg.Server); q.Has("server") && (err != nil || !plainHTTP(server)) {
+		// Its text may contain a password or a token.
+		return nil, nil, errors.New("server= is wrong; write the URL of an API server, such as https://10.0.0.1:6443")
 	}
 	if q.err != nil {
 		return nil, nil, q.err

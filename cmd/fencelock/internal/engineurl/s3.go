@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,7 +62,8 @@ func parseS3(u *url.URL) (*s3Target, error) {
 	switch {
 	case u.User != nil:
 		return nil, errors.New("the URL has a user; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
-	case u.Opaque != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "":
+	case u.Opaque != "" || u.Fragment != "" || strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" ||
+		strings.Trim(u.Host, ".-") != u.Host || u.Host == "" || strings.Contains(u.Host, ".."):
 		return nil, errors.New("the URL needs the name of a bucket; write the store's address in endpoint=")
 	case prefix != "" && path.Clean("/"+prefix) != "/"+prefix:
 		return nil, errors.New("the prefix has an empty part, . or ..")
@@ -75,6 +77,9 @@ func parseS3(u *url.URL) (*s3Target, error) {
 		Region: q.Get("region"), Endpoint: q.Get("endpoint"), Timeout: q.duration("timeout", 300*time.Millisecond, "5s"),
 		Client: &http.Client{Transport: t.transport},
 	}
+	if strings.Trim(t.config.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" { // it is a part of the host
+		q.fail("region", "write the name of a region, such as eu-west-1")
+	}
 	if prefix != "" {
 		t.config.Prefix = prefix + "/"
 	}
@@ -82,10 +87,17 @@ func parseS3(u *url.URL) (*s3Target, error) {
 	switch {
 	case !q.Has("endpoint") && cmp.Or(t.config.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")) == "":
 		return nil, errors.New("the region of the bucket is not known; write region=, or set AWS_REGION")
-	case q.Has("endpoint") && (err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != ""):
+	case q.Has("endpoint") && (err != nil || !plainHTTP(endpoint)):
 		return nil, errors.New("endpoint= is no URL; write https://host or http://host:port")
 	}
 	return t, q.err
+}
+
+// plainHTTP reports whether a URL has a host, and may have a path, but nothing else.
+func plainHTTP(u *url.URL) bool {
+	port, err := strconv.Atoi(cmp.Or(u.Port(), "80"))
+	return (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && err == nil && port <= 65535 &&
+		u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 // s3Checked is the key of the record that names the store and the bucket that have been checked, and
