@@ -27,9 +27,14 @@ type Login struct {
 	service, region string
 	instance        string // URL of the instance's metadata
 
-	mu   sync.Mutex // guards keys
-	keys keys
+	mu     sync.Mutex // guards the fields below
+	keys   keys
+	source source    // of the keys
+	next   time.Time // when to renew them
 }
+
+// source returns keys, or none.
+type source func(context.Context) (keys, error)
 
 // keys are a login. Temporary ones expire.
 type keys struct {
@@ -47,31 +52,67 @@ func New(client *http.Client, service, region string) *Login {
 	return &Login{client: client, service: service, region: region, instance: cmp.Or(os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "http://169.254.169.254")}
 }
 
-// early is how long before they expire keys are renewed.
-const early = 5 * time.Minute
+// When keys are renewed, while the old ones are still used.
+const (
+	early  = 5 * time.Minute  // before they expire
+	reread = time.Minute      // after they were read, if they do not expire: the file may have others
+	retry  = 10 * time.Second // after an attempt, which lasts as long at most
+)
 
-// current returns keys that have not expired. It looks for them in the environment, the shared
-// credentials file, a role for a web identity token, the container's role and the instance's role.
+// current returns keys that have not expired. A request waits for a source only if there are none.
 func (l *Login) current(ctx context.Context) (keys, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.keys.id != "" && (l.keys.expires.IsZero() || time.Until(l.keys.expires) > early) {
+	now := time.Now()
+	if l.keys.id != "" && (l.keys.expires.IsZero() || now.Before(l.keys.expires)) {
+		if !now.Before(l.next) {
+			l.next = now.Add(retry)
+			go l.renew(l.source) // ends at its time limit
+		}
 		return l.keys, nil
 	}
-	for _, source := range []func(context.Context) (keys, error){environment, sharedFile, l.webIdentity, l.container, l.instanceRole} {
+	return l.find(ctx)
+}
+
+// find looks for keys in the environment, the shared credentials file, a role for a web identity
+// token, the container's role and the instance's role. The caller holds mu.
+func (l *Login) find(ctx context.Context) (keys, error) {
+	for _, source := range []source{environment, sharedFile, l.webIdentity, l.container, l.instanceRole} {
 		k, err := source(ctx)
 		if err != nil {
-			if time.Until(l.keys.expires) > 0 {
-				return l.keys, nil // the old ones are valid for some minutes more
-			}
 			return keys{}, err
 		}
 		if k.id != "" {
-			l.keys = k
+			l.keep(k, source)
 			return k, nil
 		}
 	}
 	return keys{}, ErrNone
+}
+
+// renew replaces the keys by those that their source has now. The old ones stay if it has none: a
+// file may be incomplete while it is written.
+func (l *Login) renew(from source) {
+	ctx, cancel := context.WithTimeout(context.Background(), retry)
+	defer cancel()
+	k, err := from(ctx)
+	if err != nil || k.id == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keep(k, from)
+}
+
+// keep uses keys from now on. The caller holds mu.
+func (l *Login) keep(k keys, from source) {
+	now := time.Now()
+	l.keys, l.source, l.next = k, from, now.Add(reread)
+	if soonest := now.Add(retry); !k.expires.IsZero() {
+		if l.next = k.expires.Add(-early); l.next.Before(soonest) {
+			l.next = soonest
+		}
+	}
 }
 
 func environment(context.Context) (keys, error) {
@@ -111,7 +152,11 @@ func sharedFile(context.Context) (keys, error) {
 			values[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 	}
-	return keys{id: values["aws_access_key_id"], secret: values["aws_secret_access_key"], token: values["aws_session_token"]}, lines.Err()
+	k := keys{id: values["aws_access_key_id"], secret: values["aws_secret_access_key"], token: values["aws_session_token"]}
+	if k.secret == "" {
+		return keys{}, lines.Err()
+	}
+	return k, lines.Err()
 }
 
 // webIdentity assumes the role of a Kubernetes service account.

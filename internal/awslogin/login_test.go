@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -119,24 +120,70 @@ func TestSources(t *testing.T) {
 	is("variable")
 }
 
-// TestTemporaryKeys: keys are asked for again some minutes before they expire, and used until then
-// if that fails.
+// TestTemporaryKeys: keys are renewed some minutes before they expire. Requests use the old ones
+// until then, and do not wait for a source that stalls.
 func TestTemporaryKeys(t *testing.T) {
-	_, logins := sources(t, early-time.Minute)
+	address, _ := sources(t, early-time.Minute)
+	stalled, answered := make(chan struct{}), make(chan struct{})
+	var asked atomic.Int32
+	stalls := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > 1 { // the first login
+			close(stalled)
+			<-answered
+		}
+		http.Redirect(w, r, address+"/container", http.StatusFound)
+	}))
+	defer stalls.Close()
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", stalls.URL)
 	l := New(http.DefaultClient, "s3", "")
-	for want := range 2 {
-		if _, err := l.current(t.Context()); err != nil || *logins != want+1 {
-			t.Errorf("%d logins (%v), want %d", *logins, err, want+1)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	current := func() {
+		t.Helper()
+		if k, err := l.current(ctx); err != nil || k.id != "of " || ctx.Err() != nil {
+			t.Errorf("while the old keys are valid: %q, %v, %v", k.id, err, ctx.Err())
 		}
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if k, err := l.current(ended); err != nil || k.id != "of worker" {
-		t.Errorf("while the old keys are valid: %q, %v", k.id, err)
-	}
+	current()
+	l.next = time.Now()
+	current() // starts a renewal
+	<-stalled
+	current()
+	close(answered)
+	l.mu.Lock()
 	l.keys.expires = time.Now()
-	if _, err := l.current(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("with expired keys: %v", err)
+	l.mu.Unlock()
+	cancel()
+	if k, err := l.current(ctx); err == nil && !time.Now().Before(k.expires) {
+		t.Error("expired keys are used")
+	}
+}
+
+// TestRenewedFile: the keys of the file are read again. The old ones stay while it is incomplete.
+func TestRenewedFile(t *testing.T) {
+	_, _ = sources(t, time.Hour)
+	file := write(t, "[default]\naws_access_key_id=first\naws_secret_access_key=s\n")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	l := New(http.DefaultClient, "s3", "")
+	is := func(want string) {
+		t.Helper()
+		if k, err := l.current(t.Context()); k.id != want || err != nil {
+			t.Errorf("the login is %q (%v), want %q", k.id, err, want)
+		}
+	}
+	is("first")
+	for _, c := range []struct{ text, want string }{
+		{"", "first"}, {"[default]\naws_access_key_id=second\n", "first"},
+		{"[default]\naws_access_key_id=second\naws_secret_access_key=s\n", "second"},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l.renew(l.source)
+		is(c.want)
+	}
+	if left := time.Until(l.next); left > reread {
+		t.Errorf("the file is read again after %v, want %v", left, reread)
 	}
 }
 
