@@ -65,7 +65,7 @@ const (
 	keyNote     = domain + "key"
 	valueNote   = domain + "value"
 	expiresNote = domain + "expires" // milliseconds since 1970; 0 is never
-	writeNote   = domain + "write"   // a random text: a write of the same value is a change, too
+	writeNote   = domain + "write"   // a random text: a write of the same value is a change, too, and its answer shows it
 )
 
 // binary begins the annotation of a value that is no text, in base64.
@@ -221,6 +221,9 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, from strin
 		written, at, err := r.api.write(ctx, o)
 		if err != nil {
 			return err
+		}
+		if written.Metadata.Annotations[writeNote] != o.Metadata.Annotations[writeNote] { // a proxy answers
+			return fmt.Errorf("the answer to a write of the Lease object %q shows another write", o.Metadata.Name)
 		}
 		_, v, err := r.record(key, &written, at)
 		next = v.String()

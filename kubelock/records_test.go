@@ -5,6 +5,7 @@ package kubelock_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"net/http"
@@ -278,6 +279,23 @@ func TestRedirect(t *testing.T) {
 			s.Errorf("Swap returns %q, %v, want ErrConfig", next, err)
 		}
 		s.shows(r, "fencelock.lock/billing", `{"last":1}`)
+	})
+}
+
+// TestOtherAnswer: an answer to a write with an object that lacks the write is no success.
+func TestOtherAnswer(t *testing.T) {
+	play(t, func(s scene) {
+		r := s.records()
+		version := s.put(r, "fencelock.lock/billing", `{"last":1}`, "", 0)
+		s.server.Intercept(func(w http.ResponseWriter, r *http.Request, _ func()) bool {
+			if r.Method == http.MethodPatch {
+				_ = json.NewEncoder(w).Encode(s.server.Object("shop", "billing")) // the client may have gone
+			}
+			return r.Method == http.MethodPatch
+		})
+		if next, err := r.Swap(s.Context(), "fencelock.lock/billing", []byte(`{"last":2}`), version, 0); !errors.Is(err, driver.ErrUnavailable) {
+			s.Errorf("Swap returns %q, %v, want ErrUnavailable", next, err)
+		}
 	})
 }
 
