@@ -75,6 +75,27 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestStrangeAnswers: an answer to a read that only writes can have does not mean that there is no
+// record: a holder would find its lock lost.
+func TestStrangeAnswers(t *testing.T) {
+	login(t)
+	for _, status := range []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusNoContent} {
+		s := objecttest.Start(t)
+		records := open(s)
+		put(t, records, "value", "", 0)
+		answered := false
+		s.Intercept(func(w http.ResponseWriter, _ *http.Request, _ func()) bool {
+			if answered {
+				return false
+			}
+			answered = true
+			w.WriteHeader(status)
+			return true
+		})
+		shows(t, records, "value")
+	}
+}
+
 // TestUnknown: an attempt without an answer may have written the record before another writer
 // replaced it. Swap does not return ErrConflict, which would mean that nothing was changed.
 func TestUnknown(t *testing.T) {

@@ -96,8 +96,12 @@ func (b *Bucket) Get(ctx context.Context, key string) (Object, error) {
 		return Object{}, err
 	}
 	o := Object{Body: body, Modified: date(header, "Last-Modified"), Date: date(header, "Date")}
-	if status == http.StatusOK {
+	switch status {
+	case http.StatusOK:
 		o.ETag = header.Get("ETag")
+	case http.StatusNotFound:
+	default: // such as 409 and 412, which are answers to a write
+		return Object{}, fmt.Errorf("the store answers %d to a read", status)
 	}
 	if o.Date.IsZero() || status == http.StatusOK && (o.ETag == "" || o.Modified.IsZero()) {
 		return Object{}, fmt.Errorf("%w: the store's answer has no ETag, Last-Modified or Date", driver.ErrConfig)
