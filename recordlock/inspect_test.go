@@ -39,3 +39,23 @@ func TestInspectReportsTheClockOnce(t *testing.T) {
 		})
 	}
 }
+
+// Inspect leaves no record for long, also in a store without a clock, where nothing shows that its
+// minimum hold is over.
+func TestInspectLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		defer store.Kill()
+		e := recordlock.New(noClock{store.Records()}, nil)
+		defer e.Close()
+		if _, err := e.Inspect(t.Context(), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Hour)
+		other := recordlock.New(noClock{store.Records()}, nil) // it has not seen when the minimum hold began
+		defer other.Close()
+		if list, err := other.List(t.Context(), driver.Query{}); err != nil || len(list) > 0 {
+			t.Errorf("a day later, %+v, %v", list, err)
+		}
+	})
+}

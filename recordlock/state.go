@@ -188,14 +188,19 @@ func (c claim) since() time.Time { return time.UnixMicro(c.Since) }
 
 // lone returns how long the record of a name is kept that nobody uses, or 0 if it is in use or has
 // a limit. Later tokens are greater since they are not below the clock by which the record expires.
-// Without the store's clock, the clocks of the clients may differ by a day.
+// Without the store's clock, the clocks of the clients may differ by a day. On a store that has
+// none, a minimum hold would be listed until the next request for its name, so it also expires.
 func (st *state) lone(m moment) time.Duration {
-	if len(st.Holders) > 0 || len(st.Waiters) > 0 || st.Closed != nil || st.Limit > 0 {
+	closed := st.Closed != nil
+	if len(st.Holders) > 0 || len(st.Waiters) > 0 || closed && !m.none || st.Limit > 0 {
 		return 0
 	}
 	keep, now := 24*time.Hour, m.wall
 	if m.known {
 		keep, now = 10*time.Minute, m.earliest
+	}
+	if closed {
+		keep += micros(st.Closed.TTL)
 	}
 	return min(keep+max(0, time.UnixMicro(st.Last).Sub(now)), driver.MaxDuration)
 }
