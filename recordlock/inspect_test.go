@@ -1,6 +1,8 @@
 package recordlock_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +58,26 @@ func TestInspectLeavesNothing(t *testing.T) {
 		defer other.Close()
 		if list, err := other.List(t.Context(), driver.Query{}); err != nil || len(list) > 0 {
 			t.Errorf("a day later, %+v, %v", list, err)
+		}
+	})
+}
+
+// A list has the locks beside a record that is no lock, and the error has the key of that one.
+func TestListWithABrokenRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		defer store.Kill()
+		if _, err := store.Records().Swap(t.Context(), "fencelock.lock/odd", []byte("garbage"), "", 0); err != nil {
+			t.Fatal(err)
+		}
+		e := recordlock.New(polled{store.Records()}, nil)
+		defer e.Close()
+		if _, err := e.Acquire(t.Context(), driver.Request{Name: "good", TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		list, err := e.List(t.Context(), driver.Query{})
+		if len(list) != 1 || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), `"fencelock.lock/odd"`) {
+			t.Errorf("%+v, %v", list, err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package recordlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 		}
 		st, err := decode(name, rec.Value)
 		if err != nil {
-			broken = append(broken, err)
+			broken = append(broken, fmt.Errorf("%w (its key is %q)", err, rec.Key))
 			continue
 		}
 		if s := e.status(st, m); q.Matches(st.Name) && (len(s.Holders)+len(s.Waiters) > 0 || !s.NotBefore.IsZero()) {
