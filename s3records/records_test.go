@@ -96,6 +96,17 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
+// TestUnreadableLogin: a file of the login that cannot be read is no failure of the store.
+func TestUnreadableLogin(t *testing.T) {
+	login(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", t.TempDir())
+	if _, err := open(objecttest.Start(t)).Get(t.Context(), "key"); !errors.Is(err, driver.ErrConfig) {
+		t.Errorf("got %v, want ErrConfig", err)
+	}
+}
+
 // TestUnknown: an attempt without an answer may have written the record before another writer
 // replaced it. Swap does not return ErrConflict, which would mean that nothing was changed.
 func TestUnknown(t *testing.T) {

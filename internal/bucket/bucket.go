@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
@@ -192,8 +193,10 @@ func (b *Bucket) do(ctx context.Context, method, key string, query url.Values, h
 		r.Header[name] = values
 	}
 	hash := sha256.Sum256(body)
-	switch err := b.sign(r, hex.EncodeToString(hash[:])); {
-	case errors.Is(err, awslogin.ErrNone):
+	err = b.sign(r, hex.EncodeToString(hash[:]))
+	_, unreadable := errors.AsType[*fs.PathError](err) // a file of the login
+	switch {
+	case unreadable, errors.Is(err, awslogin.ErrNone):
 		return 0, nil, nil, fmt.Errorf("%w: %w", driver.ErrConfig, err)
 	case err != nil:
 		return 0, nil, nil, fmt.Errorf("sign a request: %w", err)
