@@ -124,6 +124,7 @@ lint: ## golangci-lint; compiles it first, which takes minutes once
 .PHONY: mutants
 mutants: cc ## show each deliberately broken engine and the case of the suite that catches it
 	$(GO) test -race -count=1 -v -run 'Mutant' ./driver/drivertest/
+	FENCELOCK_SLOW=1 $(GO) test -count=1 -v -run '^TestMutants$$' ./recordlock
 
 # The steps take minutes the first time, and tens of minutes on a slow machine.
 .PHONY: kube

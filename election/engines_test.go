@@ -45,6 +45,7 @@ func TestPublishOnRealEngines(t *testing.T) {
 // better candidate that comes later. Another one may lead for the settle time, if it looks when the
 // list is incomplete.
 func TestRanksOnRealEngines(t *testing.T) {
+	t.Parallel()
 	for engine, connect := range engines.All(ttl) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +72,7 @@ func TestRanksOnRealEngines(t *testing.T) {
 
 // On the engines that ship: a transfer reaches the candidate on the given host.
 func TestTransferOnRealEngines(t *testing.T) {
+	t.Parallel()
 	for engine, connect := range engines.All(ttl) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()

@@ -38,7 +38,7 @@ type desk struct {
 	seen    sightings
 	beat    time.Time // when the places of this process in the queue were renewed
 	changed time.Time // when the holders were last seen to change
-	idle    time.Time // when the goroutine ended
+	idle    time.Time // when the goroutine ended, or the desk was asked for
 
 	doubt   *string // the version from which a Swap of unknown outcome may still be executed; nil if none
 	watches bool    // a goroutine awaits a change of the record

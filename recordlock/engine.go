@@ -195,8 +195,11 @@ func (e *Engine) desk(name string) *desk {
 	}
 	d := e.desks[name]
 	if d == nil {
-		d = &desk{engine: e, id: newID(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*hold{}, seen: sightings{}, idle: time.Now()}
+		d = &desk{engine: e, id: newID(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*hold{}, seen: sightings{}}
 		e.desks[name] = d
 	}
+	d.mu.Lock()
+	d.idle = time.Now() // the caller gives it a job, so it is not swept now
+	d.mu.Unlock()
 	return d
 }

@@ -42,7 +42,8 @@ var mutants = []mutant{
 	}, "TestRefusalsAreReadAgain"},
 }
 
-// TestMutants fails unless the tests of this package find each of the changes.
+// TestMutants fails unless the tests of this package find each of the changes. Each is a compilation,
+// so they run in make mutants; otherwise this checks that they can still be made.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.what, func(t *testing.T) {
@@ -61,6 +62,9 @@ func TestMutants(t *testing.T) {
 					t.Fatalf("%s has %q %d times, want once", m.file, m.change[i], n)
 				}
 				text = strings.Replace(text, m.change[i], m.change[i+1], 1)
+			}
+			if os.Getenv("FENCELOCK_SLOW") == "" {
+				return
 			}
 			changed, overlay := filepath.Join(t.TempDir(), m.file), filepath.Join(t.TempDir(), "overlay.json")
 			replaced, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(dir, m.file): changed}})
