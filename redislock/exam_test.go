@@ -81,6 +81,9 @@ func (w recordWorld) Client(t testing.TB) drivertest.Client {
 // TestLocksInRecords runs the suite on locks that are kept in the records of the engine.
 func TestLocksInRecords(t *testing.T) {
 	t.Parallel()
+	if os.Getenv("FENCELOCK_SLOW") == "" {
+		t.Skip("make slow runs it: the suite of locks on MariaDB, and that of records here, test the same code")
+	}
 	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return recordWorld{newWorld(t).(world)} }})
 }
 
