@@ -62,10 +62,13 @@ func (s *Server) SetClock(ahead time.Duration) {
 	s.ahead = ahead
 }
 
-// Start starts a server, which is closed at the end of the test.
-func Start(t testing.TB) *Server {
+// Start starts a server, which is closed at the end of the test. The settings are made before that.
+func Start(t testing.TB, settings ...func(*Server)) *Server {
 	t.Helper()
 	s := &Server{objects: map[string]object{}}
+	for _, set := range settings {
+		set(s)
+	}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.URL = server.URL + "/"

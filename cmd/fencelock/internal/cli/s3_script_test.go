@@ -21,8 +21,7 @@ func scriptS3(t *testing.T) func(*testscript.TestScript, bool, []string) {
 		if neg || len(args) != 2 || args[0] != "start" && args[0] != "lax" {
 			ts.Fatalf("usage: s3 start|lax NAME")
 		}
-		server := objecttest.Start(scriptTB{t, ts})
-		server.Lax = args[0] == "lax"
+		server := objecttest.Start(scriptTB{t, ts}, func(s *objecttest.Server) { s.Lax = args[0] == "lax" })
 		ts.Setenv(args[1], "s3://bucket/team?endpoint="+server.URL)
 		ts.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
 		ts.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
