@@ -5,7 +5,6 @@ package kubelock_test
 import (
 	"net/http"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
@@ -67,36 +66,15 @@ type world struct {
 }
 
 func (w world) Client(testing.TB) drivertest.Client {
-	return client{w.locks.Client(), open(w.URL)}
+	return examtest.Store{Engine: w.locks.Client(), Stored: open(w.URL)}
 }
-
-// client has the locks of a memory and the records of a namespace.
-type client struct {
-	*memlock.Engine
-	records driver.Records
-}
-
-func (c client) Records() driver.Records { return c.records }
-func (c client) Kill(testing.TB)         { c.Engine.Kill() }
-func (c client) Freeze(testing.TB)       { c.Engine.Freeze() }
-func (c client) Thaw(testing.TB)         { c.Engine.Thaw() }
 
 // TestExam runs the cases of the conformance suite that are about records.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	for _, c := range drivertest.Cases() {
-		if strings.HasPrefix(c.Name, "record-") {
-			t.Run(c.Name, func(t *testing.T) {
-				t.Parallel()
-				c.Run(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
-					return world{&site{Server: kubetest.Start(t)}, memlock.New(nil)}
-				}})
-				if t.Skipped() {
-					t.Error("was not asked")
-				}
-			})
-		}
-	}
+	examtest.Records(t, "record-", drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
+		return world{&site{Server: kubetest.Start(t)}, memlock.New(nil)}
+	}})
 }
 
 // lockWorld is a namespace with locks, whose clients are processes.

@@ -2,11 +2,10 @@ package s3records_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/s3records"
@@ -31,7 +30,7 @@ type world struct {
 }
 
 func (w *world) Client(testing.TB) drivertest.Client {
-	return client{w.locks.Client(), open(w.server)}
+	return examtest.Store{Engine: w.locks.Client(), Stored: open(w.server)}
 }
 
 func (w *world) Restart(testing.TB) {}
@@ -52,38 +51,12 @@ func (w *world) Mend(testing.TB) {
 	close(w.mend)
 }
 
-// client has the locks of a memory and the records of a bucket.
-type client struct {
-	*memlock.Engine
-	records driver.Records
-}
-
-func (c client) Records() driver.Records { return c.records }
-func (c client) Kill(testing.TB)         { c.Engine.Kill() }
-func (c client) Freeze(testing.TB)       { c.Engine.Freeze() }
-func (c client) Thaw(testing.TB)         { c.Engine.Thaw() }
-
 // TestExam runs the cases of the conformance suite that are about records.
 func TestExam(t *testing.T) {
 	login(t)
-	asked := 0
-	for _, c := range drivertest.Cases() {
-		if !strings.HasPrefix(c.Name, "record-") {
-			continue
-		}
-		asked++
-		t.Run(c.Name, func(t *testing.T) {
-			c.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
-				s := objecttest.Start(t)
-				s.Page = 7
-				return &world{server: s, locks: memlock.New(nil)}
-			}})
-			if t.Skipped() {
-				t.Error("was not asked")
-			}
-		})
-	}
-	if asked == 0 {
-		t.Error("no case is about records")
-	}
+	examtest.Records(t, "record-", drivertest.Suite{World: func(t testing.TB) drivertest.World {
+		s := objecttest.Start(t)
+		s.Page = 7
+		return &world{server: s, locks: memlock.New(nil)}
+	}})
 }

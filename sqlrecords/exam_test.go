@@ -3,11 +3,10 @@
 package sqlrecords_test
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -20,45 +19,19 @@ type world struct {
 }
 
 func (w *world) Client(t testing.TB) drivertest.Client {
-	return client{w.locks.Client(), w.records(t, w.name, w.with)}
+	return examtest.Store{Engine: w.locks.Client(), Stored: w.records(t, w.name, w.with)}
 }
 
 func (w *world) Restart(t testing.TB) { w.restart(t) }
 func (w *world) Cut(t testing.TB)     { w.freeze(t) }
 func (w *world) Mend(t testing.TB)    { w.thaw(t) }
 
-// client has the locks of a memory and the records of a table.
-type client struct {
-	*memlock.Engine
-	records driver.Records
-}
-
-func (c client) Records() driver.Records { return c.records }
-func (c client) Kill(testing.TB)         { c.Engine.Kill() }
-func (c client) Freeze(testing.TB)       { c.Engine.Freeze() }
-func (c client) Thaw(testing.TB)         { c.Engine.Thaw() }
-
 // sit puts the cases about records whose names have a prefix to connections with some
 // settings.
 func sit(t *testing.T, s *server, prefix string, with settings) {
-	asked := 0
-	for _, c := range drivertest.Cases() {
-		if !strings.HasPrefix(c.Name, prefix) {
-			continue
-		}
-		asked++
-		t.Run(c.Name, func(t *testing.T) {
-			c.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
-				return &world{s, s.table(t), with, memlock.New(nil)}
-			}})
-			if t.Skipped() {
-				t.Error("was not asked")
-			}
-		})
-	}
-	if asked == 0 {
-		t.Errorf("no case is called %s", prefix)
-	}
+	examtest.Records(t, prefix, drivertest.Suite{World: func(t testing.TB) drivertest.World {
+		return &world{s, s.table(t), with, memlock.New(nil)}
+	}})
 }
 
 // TestExam runs the cases of the conformance suite that are about records, on a server

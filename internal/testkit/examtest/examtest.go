@@ -1,5 +1,5 @@
-// Package examtest runs the conformance suite (package drivertest) on an engine of this module,
-// with the cases in parallel.
+// Package examtest runs the conformance suite (package drivertest), or a part of it, on engines and
+// stores of this module.
 package examtest
 
 import (
