@@ -64,7 +64,7 @@ func (s *leases) find(ttl int64, now time.Time) (lease, bool) {
 	return l, ok && now.Before(l.until) && now.Round(0).Before(l.until.Round(0))
 }
 
-// keep keeps a lease, and forgets those that are not shared any more.
+// keep stores a lease, and removes those that are not shared any more.
 func (s *leases) keep(l lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *leases) keep(l lease) {
 	s.shared[l.ttl] = l
 }
 
-// drop forgets a lease.
+// drop removes a lease.
 func (s *leases) drop(l lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
