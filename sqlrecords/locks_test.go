@@ -5,8 +5,6 @@ package sqlrecords_test
 import (
 	"database/sql"
 	"os"
-	"path"
-	"slices"
 	"strings"
 	"testing"
 
@@ -67,12 +65,9 @@ func (w lockWorld) Mend(t testing.TB)    { w.thaw(t) }
 func (w lockWorld) must(t testing.TB) {
 	t.Helper()
 	if !w.alone {
-		t.Fatal("this case stops a server that others use: name it in stopping")
+		t.Fatal("this case stops a server that others use: name it in examtest")
 	}
 }
-
-// stopping are the cases that have a server of their own, since they stop it.
-var stopping = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
 
 // TestLocks runs the conformance suite on locks in a table of each dialect. The dialects differ only in
 // the records, whose suite runs on both.
@@ -86,7 +81,7 @@ func TestLocks(t *testing.T) {
 			}
 			common := start(t)
 			examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
-				w := lockWorld{server: common, alone: slices.Contains(stopping, path.Base(t.Name()))}
+				w := lockWorld{server: common, alone: examtest.Stops(t)}
 				if w.alone {
 					w.server = start(t)
 				}

@@ -2,13 +2,13 @@ package minio
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 )
 
 // world is a prefix on a server with locks, whose clients are processes.
@@ -35,12 +35,9 @@ func (w world) Mend(t testing.TB) { w.thaw(t) }
 func (w world) must(t testing.TB) {
 	t.Helper()
 	if !w.alone {
-		t.Fatal("this case stops a server that others use: name it in stopping")
+		t.Fatal("this case stops a server that others use: name it in examtest")
 	}
 }
-
-// stopping are the cases that have a server of their own, since they stop it.
-var stopping = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
 
 // late are cases that ask for the state of a lease at its end. The store's clock has whole seconds, so
 // a process that has not seen the lease before finds up to two seconds later that it is over.
@@ -68,7 +65,7 @@ func suite(t *testing.T, versions bool) {
 	var worlds atomic.Int64
 	suite := func(t *testing.T) drivertest.Suite {
 		return drivertest.Suite{World: func(testing.TB) drivertest.World {
-			w := world{server: common, prefix: fmt.Sprintf("world %d/", worlds.Add(1)), alone: slices.Contains(stopping, path.Base(t.Name()))}
+			w := world{server: common, prefix: fmt.Sprintf("world %d/", worlds.Add(1)), alone: examtest.Stops(t)}
 			if w.alone {
 				w.server = open(t)
 			}

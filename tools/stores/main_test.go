@@ -4,14 +4,13 @@ package stores_test
 
 import (
 	"os"
-	"path"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
@@ -114,19 +113,16 @@ func (w lockWorld) Mend(t testing.TB)    { w.thaw(t) }
 func (w lockWorld) must(t testing.TB) {
 	t.Helper()
 	if !w.alone {
-		t.Fatal("this case stops servers that others use: name it in stopping")
+		t.Fatal("this case stops servers that others use: name it in examtest")
 	}
 }
-
-// stopping are the cases that have a cluster of their own, since they stop it.
-var stopping = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
 
 // TestLocks runs the conformance suite on locks in records.
 func TestLocks(t *testing.T) {
 	forEach(t, func(t *testing.T, s store) {
 		common := s.start(t, 1)
 		world := func(t testing.TB) drivertest.World {
-			w := lockWorld{cluster: common, store: s, alone: slices.Contains(stopping, path.Base(t.Name()))}
+			w := lockWorld{cluster: common, store: s, alone: examtest.Stops(t)}
 			if w.alone {
 				w.cluster = s.start(t, 1)
 			}
