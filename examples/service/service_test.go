@@ -123,7 +123,9 @@ func (r *running) pay(invoice, key string) int {
 // its locks. It is not ready meanwhile, and lives.
 func TestStop(t *testing.T) {
 	server := redistest.StartRedis(t)
-	r := start(t, settings(t, server.Addr()))
+	cfg := settings(t, server.Addr())
+	cfg.report = time.Hour // the end cancels a report that is being written, and logs that
+	r := start(t, cfg)
 	r.until(t, "/livez", http.StatusOK, "leading")
 	r.until(t, "/readyz", http.StatusOK, "")
 	status := make(chan int, 1)
