@@ -129,6 +129,7 @@ type Difference struct {
 func NewHeader(command string, begun time.Time, versions map[string]string) Header {
 	all := map[string]string{
 		"Go": strings.TrimPrefix(runtime.Version(), "go"), "Redis": printed("redis-server", "v="), "PostgreSQL": printed("postgres", ") "),
+		"MariaDB": printed("mariadbd", "Ver "),
 	}
 	maps.Copy(all, versions)
 	return Header{

@@ -15,11 +15,12 @@ type result struct {
 	lines                   []string // that the tests logged
 }
 
-// goTest runs tests of one package and counts their subtests.
-func goTest(pkg, run string, args ...string) (result, error) {
+// goTest runs tests of one package, with more variables in the environment, and counts their
+// subtests.
+func goTest(env []string, pkg, run string, args ...string) (result, error) {
 	var r result
 	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1", "-timeout=60m", "-run=" + run, pkg}, args...)...)
-	cmd.Stderr = os.Stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return r, err

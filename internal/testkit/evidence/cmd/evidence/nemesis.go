@@ -10,7 +10,7 @@ import (
 )
 
 // engines are the kinds of servers on which the nemesis injects faults.
-var engines = []string{"files", "redis", "redlock", "postgres", "sentinel-quarantine", "cluster"}
+var engines = []string{"files", "redis", "redlock", "postgres", "mariadb", "sentinel-quarantine", "cluster"}
 
 // nemeses runs the nemesis on each engine, or on one, and keeps what the file has of the others.
 func nemeses(f flags) (r evidence.Report, err error) {
@@ -29,7 +29,7 @@ func nemeses(f flags) (r evidence.Report, err error) {
 	}
 	for _, engine := range chosen {
 		begun := time.Now()
-		got, err := goTest("./cmd/fencelock/internal/nemesis", "^TestNemesis$/^"+engine+"$", "-v", "-args", "-nemesis.for="+f.length.String())
+		got, err := goTest(nil, "./cmd/fencelock/internal/nemesis", "^TestNemesis$/^"+engine+"$", "-v", "-args", "-nemesis.for="+f.length.String())
 		if err != nil {
 			return r, err
 		}

@@ -9,15 +9,20 @@ import (
 // suites are the engines that run the conformance suite.
 var suites = []struct{ subject, pkg string }{
 	{"memory", "./memlock"}, {"files", "./filelock"}, {"Redis", "./redislock"}, {"Redlock", "./redlock"}, {"PostgreSQL", "./pglock"},
+	{"records", "./recordlock"},
 }
 
 // mutants are the tests that must find deliberate faults: by a subtest for each, or by a line.
-var mutants = []struct{ where, pkg, run, line string }{
-	{"engines, found by the conformance suite", "./driver/drivertest", "Mutants$", ""},
-	{"Redlock's decisions, found by the simulator", "./internal/testkit/sim", "^TestMutants$", ""},
-	{"the renewal schedule, found by its model", "./internal/schedule", "^TestMutantsOfTheScheduleAreFound$", ""},
-	{"lines of the Redis scripts, found by the twin", "./redislock", "^TestTwinNoticesEveryChange$", ": noticed"},
-	{"lines of the Redlock scripts, found by the twin", "./redlock", "^TestTwinsNoticeAChange$", ": noticed"},
+var mutants = []struct {
+	where, pkg, run, line string
+	env                   []string
+}{
+	{"engines, found by the conformance suite", "./driver/drivertest", "Mutants$", "", nil},
+	{"Redlock's decisions, found by the simulator", "./internal/testkit/sim", "^TestMutants$", "", nil},
+	{"the renewal schedule, found by its model", "./internal/schedule", "^TestMutantsOfTheScheduleAreFound$", "", nil},
+	{"`recordlock`, found by its tests", "./recordlock", "^TestMutants$", "", []string{"FENCELOCK_SLOW=1"}},
+	{"lines of the Redis scripts, found by the twin", "./redislock", "^TestTwinNoticesEveryChange$", ": noticed", nil},
+	{"lines of the Redlock scripts, found by the twin", "./redlock", "^TestTwinsNoticeAChange$", ": noticed", nil},
 }
 
 // twins are the comparisons of scripts with their models.
@@ -29,7 +34,7 @@ var twins = []struct{ subject, pkg, run string }{
 // A test that fails is an error: the page does not show it.
 func suite(flags) (r evidence.Report, err error) {
 	for _, s := range suites {
-		got, err := goTest(s.pkg, "^TestExam$")
+		got, err := goTest(nil, s.pkg, "^TestExam$")
 		if err != nil {
 			return r, err
 		}
@@ -37,7 +42,7 @@ func suite(flags) (r evidence.Report, err error) {
 		r.Suite = append(r.Suite, evidence.Suite{Subject: s.subject, Passed: got.passed, Skipped: got.skipped, Failed: got.failed})
 	}
 	for _, m := range mutants {
-		got, err := goTest(m.pkg, m.run)
+		got, err := goTest(m.env, m.pkg, m.run)
 		if err != nil {
 			return r, err
 		}
@@ -50,7 +55,7 @@ func suite(flags) (r evidence.Report, err error) {
 		r.Mutants = append(r.Mutants, evidence.Mutants{Where: m.where, Found: found, Total: total})
 	}
 	for _, t := range twins {
-		got, err := goTest(t.pkg, t.run)
+		got, err := goTest(nil, t.pkg, t.run)
 		if err != nil {
 			return r, err
 		}
