@@ -227,7 +227,8 @@ func TestThreeOfFiveDown(t *testing.T) {
 func TestFrozenNode(t *testing.T) {
 	w := startNodes(t, 5)
 	patient := open(t, w.addrs(), redlock.Config{NodeLimit: 2 * time.Minute})
-	quick := open(t, w.addrs(), redlock.Config{NodeLimit: time.Second})
+	const limit = 3 * time.Second
+	quick := open(t, w.addrs(), redlock.Config{NodeLimit: limit})
 	before := max(median(t, patient, "p", 10), median(t, quick, "q", 100))
 	for _, r := range w { // a majority must be free without the one that is frozen
 		eventually(t, "a release on every node", func() bool { return r.Do(t, "EXISTS", "lock:p", "lock:q") == "0" })
@@ -241,7 +242,7 @@ func TestFrozenNode(t *testing.T) {
 	first := median(t, quick, "q", 1)
 	var after time.Duration
 	eventually(t, "300 locks that leave no goroutines at the frozen node", func() bool {
-		time.Sleep(1100 * time.Millisecond) // the limit; a busy machine ends it later
+		time.Sleep(limit + 100*time.Millisecond) // a busy machine ends it later
 		goroutines := runtime.NumGoroutine()
 		after = median(t, quick, "q", 300)
 		return runtime.NumGoroutine()-goroutines <= 50
