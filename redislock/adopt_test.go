@@ -225,7 +225,7 @@ func TestAdoptInAQuarantine(t *testing.T) {
 	s.server.Restart(t)
 	next := s.careful()
 	_, err := first.adoption(next, try(req))
-	s.says(err, driver.ErrUnavailable, "may have forgotten its locks")
+	s.says(err, driver.ErrUnavailable, "may have lost its data")
 	if err := first.renew(); err != nil {
 		t.Error(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-// careful is a client that does not trust a server which may have forgotten.
+// careful is a client that does not trust a server which may have lost its data.
 func (s scene) careful() *redislock.Engine {
 	return s.engine(&redislock.Config{Quarantine: true, MaxTTL: cmp.Or(s.most, 2*time.Second), ReplicaLag: s.lag})
 }
@@ -38,7 +38,7 @@ func (s scene) elapse() {
 func (s scene) quarantined(e *redislock.Engine, begun time.Time) hold {
 	s.Helper()
 	if early, err := s.ask(e, try(brief("n"))).ended(); err != nil || time.Since(begun) < 2*time.Second { // it may be over
-		s.says(err, driver.ErrUnavailable, "may have forgotten its locks and grants nothing until")
+		s.says(err, driver.ErrUnavailable, "may have lost its data, and grants nothing until")
 	} else {
 		early.free()
 	}
@@ -91,7 +91,7 @@ func TestQuarantineAfterForgetting(t *testing.T) {
 		s.until("a renewal", func() bool { err := h.renew(); return err == nil || errors.Is(err, driver.ErrNotHeld) })
 		s.until("a release", func() bool { err := h.release(); return err == nil || errors.Is(err, driver.ErrNotHeld) })
 		held := s.refusal(a, "kept")
-		if !strings.Contains(held.Error(), "quarantine") && !strings.Contains(held.Error(), "forgotten") {
+		if !strings.Contains(held.Error(), "quarantine") && !strings.Contains(held.Error(), "lost its data") {
 			t.Errorf("refused as %v", held)
 		}
 		if w.answered() {

@@ -48,7 +48,7 @@ func (o blockedInfo) trouble() error {
 	if o.why != whyQuarantine {
 		return nil
 	}
-	return fmt.Errorf("%w: the server may have forgotten its locks and grants nothing until %s",
+	return fmt.Errorf("%w: the server may have lost its data, and grants nothing until %s",
 		driver.ErrUnavailable, time.Now().Add(o.next).Format(time.RFC3339))
 }
 

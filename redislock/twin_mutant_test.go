@@ -70,7 +70,7 @@ var mutants = []struct{ line, instead string }{
 	{"elseif s.mode ~= r.mode or not", "elseif not"},
 	{"(old and old.owner == from or starts(s.text, FORMAT .. from .. ' ' .. was .. ' '))", "(old or s.mode == 'x')"},
 	{"elseif old and (old.limit ~= r.limit or old.weight ~= r.weight) then", "elseif false then"},
-	{"  local left = quarantined(s) -- a server that has forgotten an adoption must not repeat it", "  local left = 0"},
+	{"  local left = quarantined(s) -- a server that has lost an adoption must not repeat it", "  local left = 0"},
 	{"  release(s, from, was)\n  mark", "  mark"},
 	{"  mark(s, from, '')\n  token", "  token"},
 	{"  token, floor = addHolder(s, r, r.ttl)\n  if call('DEL', s.sleeps)", "  token, floor = addHolder(s, r, 5000)\n  if call('DEL', s.sleeps)"},

@@ -63,7 +63,7 @@ func TestInspect(t *testing.T) {
 	w[2].Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	found = findings(t, w.addrs(), redlock.Config{AllowEviction: true})
 	expect(t, found, "nodes", driver.Warning, w[0].Addr())
-	expect(t, found, "probe lock", driver.Warning, w[1].Addr()+": it may have forgotten its locks")
+	expect(t, found, "probe lock", driver.Warning, w[1].Addr()+": it may have lost its data")
 	expect(t, found, "eviction", driver.Broken, w[2].Addr()+": maxmemory-policy allkeys-lru")
 	found = findings(t, w.addrs(), redlock.Config{NoQuarantine: true})
 	expect(t, found, "quarantine", driver.Warning, "off")

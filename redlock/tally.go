@@ -107,7 +107,7 @@ func (b *tally) vote(r reply) quorum.Vote {
 		left := w.Millis()
 		b.later(left)
 		b.waits++
-		b.nodeErrors.add(n, fmt.Errorf("it may have forgotten its locks and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
+		b.nodeErrors.add(n, fmt.Errorf("it may have lost its data, and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}
 	}
 	b.nodeErrors.add(n, fmt.Errorf("unexpected reply of a lock script: %.100q", r.Text))

@@ -16,7 +16,7 @@ elseif s.mode ~= r.mode or not (old and old.owner == from or starts(s.text, FORM
 elseif old and (old.limit ~= r.limit or old.weight ~= r.weight) then
   return string.format('unlike %s %s %d', stamp, old.limit, old.weight)
 else
-  local left = quarantined(s) -- a server that has forgotten an adoption must not repeat it
+  local left = quarantined(s) -- a server that has lost an adoption must not repeat it
   if left > 0 then return string.format('quarantine %s %d', stamp, left) end
   release(s, from, was)
   mark(s, from, '')

@@ -127,6 +127,6 @@ func hintFor(err error) string {
 	return ""
 }
 
-// mayBeNew reports whether a message says that a Redis server may have lost its locks and grants
+// mayBeNew reports whether a message says that a Redis server may have lost its data and grants
 // none. A new server says the same, and init ends that.
-func mayBeNew(text string) bool { return strings.Contains(text, "may have forgotten its locks") }
+func mayBeNew(text string) bool { return strings.Contains(text, "may have lost its data") }

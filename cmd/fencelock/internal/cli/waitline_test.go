@@ -55,8 +55,8 @@ func TestWaitLineIsFitForATerminal(t *testing.T) {
 // says that init ends the wait if the server is new.
 func TestWaitForNewServers(t *testing.T) {
 	l := &waitLine{name: "x"}
-	trouble := errors.New("h1: it may have forgotten its locks and does not vote until noon")
-	const want = `waiting for "x": h1: it may have forgotten its locks and does not vote until noon; for new servers: fencelock init`
+	trouble := errors.New("h1: it may have lost its data, and does not vote until noon")
+	const want = `waiting for "x": h1: it may have lost its data, and does not vote until noon; for new servers: fencelock init`
 	if got := l.text(driver.WaitInfo{Trouble: trouble}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
