@@ -24,8 +24,9 @@ var ErrNoCandidate = errors.New("no candidate waits there")
 // listed, so that candidate may not have noticed what is asked for.
 //
 // Transfer returns when a candidate on host has led for three seconds, or an error when ctx ends
-// before. If host leads already, it deposes nobody and returns that leader and the number of its
-// term. If no candidate waits on host, it deposes nobody and returns ErrNoCandidate.
+// before. If host leads already, or leads next because the leader has resigned by itself, it deposes
+// nobody and returns the leader on host and the number of its term. If no candidate waits on host, it
+// deposes nobody and returns ErrNoCandidate.
 //
 // Transfer waits in the queue itself, with a note that names the host: this is how the candidates
 // know. So it needs the right to acquire the lock.
@@ -58,10 +59,14 @@ func Transfer(ctx context.Context, locks *fencelock.Locker, name, host, reason s
 		return Leader{}, 0, context.Cause(ctx)
 	}
 	leader, token, err := deposeElsewhere(ctx, locks, name, host, reason)
-	if err == nil {
-		err = awaitLeader(ctx, locks, name, host, reason)
+	if err != nil && !errors.Is(err, fencelock.ErrNotHeld) {
+		return leader, token, err
 	}
-	return leader, token, err
+	next, failed := awaitLeader(ctx, locks, name, host, reason)
+	if err != nil { // the leader has resigned meanwhile, and nobody was deposed
+		leader, token = next, next.Term
+	}
+	return leader, token, failed
 }
 
 // waitsOn reports whether a candidate on host waits.
@@ -121,9 +126,9 @@ const steady = 3 * time.Second
 // deposedAgain is how many leaders a transfer deposes after the first one.
 const deposedAgain = 2
 
-// awaitLeader waits until a candidate on host leads and has done so for a while. Other leaders are
-// deposed, as long as a candidate on host waits.
-func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host, reason string) error {
+// awaitLeader waits until a candidate on host leads and has done so for a while, and returns it. Other
+// leaders are deposed, as long as a candidate on host waits.
+func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host, reason string) (Leader, error) {
 	var last Leader
 	var since time.Time
 	again := deposedAgain
@@ -135,7 +140,7 @@ func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host, reaso
 			last, since = leader, time.Now()
 		case leader.Owner == "" || time.Since(since) < steady:
 		case leader.Host == host:
-			return nil
+			return leader, nil
 		case again > 0:
 			if status, err := locks.Status(ctx, name); err != nil || !waitsOn(status, host) {
 				break
@@ -147,7 +152,7 @@ func awaitLeader(ctx context.Context, locks *fencelock.Locker, name, host, reaso
 			since = time.Now()
 		}
 		if !pause.Wait(ctx) {
-			return fmt.Errorf("%w: the leader of %q is now on %q, not on %q", context.Cause(ctx), name, last.Host, host)
+			return Leader{}, fmt.Errorf("%w: the leader of %q is now on %q, not on %q", context.Cause(ctx), name, last.Host, host)
 		}
 	}
 }

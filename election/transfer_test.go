@@ -142,10 +142,15 @@ func TestTransferToACandidateThatHasFailed(t *testing.T) {
 	})
 }
 
-// meddling is an engine on which something happens before each acquisition.
+// meddling is an engine on which something happens before each acquisition and each break.
 type meddling struct {
 	wholeEngine
-	before func()
+	before, beforeBreak func()
+}
+
+func (e meddling) BreakOwner(ctx context.Context, name, owner, reason string) (int64, error) {
+	e.beforeBreak()
+	return e.wholeEngine.BreakOwner(ctx, name, owner, reason)
 }
 
 func (e meddling) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
@@ -153,31 +158,37 @@ func (e meddling) Acquire(ctx context.Context, req driver.Request) (driver.Grant
 	return e.wholeEngine.Acquire(ctx, req)
 }
 
-// The leader resigns while a transfer begins, and the next one is on the given host. It stays.
+// The leader resigns while a transfer begins, before the request or at the last moment, and the next
+// one is on the given host. It stays, and nobody is deposed.
 func TestTransferToANewLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New(nil)
-		th := &throne{t: t}
-		var all []*process
-		var runs []*running
-		for _, host := range []string{"web0", "web1"} {
-			all = append(all, startOn(store, host, election.Config{}))
-			runs = append(runs, all[len(all)-1].run(th.rule))
-		}
-		resign := sync.OnceFunc(func() {
-			all[0].Resign()
-			time.Sleep(100 * time.Millisecond)
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memlock.New(nil)
+			th := &throne{t: t}
+			var all []*process
+			var runs []*running
+			for _, host := range []string{"web0", "web1"} {
+				all = append(all, startOn(store, host, election.Config{}))
+				runs = append(runs, all[len(all)-1].run(th.rule))
+			}
+			resign := sync.OnceFunc(func() {
+				all[0].Resign()
+				time.Sleep(100 * time.Millisecond)
+			})
+			engine := meddling{store.Client(), resign, func() {}}
+			if late {
+				engine.before, engine.beforeBreak = func() {}, resign
+			}
+			leader, token, err := election.Transfer(t.Context(), fencelock.New(engine, nil), name, "web1", "maintenance")
+			if term := all[1].Term(); err != nil || term == nil || leader.Host != "web1" || token != term.Token() || th.count() != 2 {
+				t.Errorf("%+v, %d, %v, %d terms", leader, token, err, th.count())
+			}
+			for _, r := range runs {
+				r.cancel(nil)
+				<-r.done
+			}
 		})
-		operator := fencelock.New(meddling{store.Client(), resign}, nil)
-		leader, token, err := election.Transfer(t.Context(), operator, name, "web1", "maintenance")
-		if term := all[1].Term(); err != nil || term == nil || leader.Host != "web1" || token != term.Token() || th.count() != 2 {
-			t.Errorf("%+v, %d, %v, %d terms", leader, token, err, th.count())
-		}
-		for _, r := range runs {
-			r.cancel(nil)
-			<-r.done
-		}
-	})
+	}
 }
 
 // A candidate that does not see what is asked for leads first. The transfer deposes it as well.

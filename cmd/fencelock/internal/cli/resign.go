@@ -62,7 +62,7 @@ func (c *resignCmd) Run(a *app) error {
 		return err
 	})
 	switch {
-	case token != 0 && errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrUnavailable): // only --to has a limit
 		err = &exitError{code: exitBusy, err: fmt.Errorf("%s has not become the leader of %s\ntry: fencelock status %s", termtext.Word(c.To), termtext.Word(c.Name), termtext.ShellWord(c.Name))}
 	case errors.Is(err, election.ErrNoCandidate):
 		return &exitError{code: exitNotHeld, err: fmt.Errorf("no process waits for %s on %s\ntry: fencelock status %s", termtext.Word(c.Name), termtext.Word(c.To), termtext.ShellWord(c.Name))}
