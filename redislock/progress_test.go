@@ -71,6 +71,9 @@ func TestClose(t *testing.T) {
 	if _, err := b.Acquire(context.Background(), request("n")); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a closed engine: %v", err)
 	}
+	if err := b.Renew(t.Context(), []driver.Lease{h.lease()})[0]; !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a renewal by a closed engine: %v", err)
+	}
 	h.free()
 }
 

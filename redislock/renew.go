@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +14,12 @@ import (
 )
 
 // Renew extends acquisitions, all in one pipeline. It returns driver.ErrNotHeld for those that
-// expired, were broken or deleted, or whose key another program replaced.
+// expired, were broken or deleted, or whose key another program replaced. A closed engine renews
+// nothing.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	if e.tasks.Closed.Err() != nil {
+		return slices.Repeat([]error{unavailable(errClosed)}, len(leases))
+	}
 	// The short renew script compares the value of an exclusive lock. Shared locks are sorted sets
 	// and need the longer script.
 	errs := make([]error, len(leases))
