@@ -77,10 +77,11 @@ func (s *span) String() string {
 // outlive holds a name for longer than it may, while another Locker waits for it. It returns false
 // if the machine was too busy to renew the lock in time, so that it was lost before.
 func outlive(t *testing.T, hanging, next *fencelock.Locker, name string, opts fencelock.Options, kept bool, seen *times) bool {
-	granted := make(chan time.Time, 1)
+	granted, released := make(chan time.Time, 1), make(chan struct{})
 	begun, ended, lost := time.Now(), time.Time{}, false
 	err := hanging.Do(t.Context(), name, func(ctx context.Context) error {
-		go func() { // ends with the grant
+		go func() { // ends after the grant
+			defer close(released)
 			l, err := next.Acquire(t.Context(), name)
 			granted <- time.Now()
 			if err != nil {
@@ -112,6 +113,7 @@ func outlive(t *testing.T, hanging, next *fencelock.Locker, name string, opts fe
 		return nil
 	})
 	at := <-granted
+	<-released // the engines are closed at the end of the test
 	if at.Before(ended) {
 		t.Errorf("%s: the next holder got the lock %v before the work could stop", name, ended.Sub(at))
 	}
