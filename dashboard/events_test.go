@@ -206,6 +206,25 @@ func TestEngineIsDown(t *testing.T) {
 	})
 }
 
+// When an engine that was silent answers again, the page shows it within a list and a pause.
+func TestSilentEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := memlock.New(nil)
+		w := watch(t, pageOf(engine, dashboard.Config{}), "")
+		look()
+		engine.Delay(time.Hour)
+		time.Sleep(time.Minute)
+		if u, _ := w.last(t); u.Error == "" {
+			t.Errorf("silent: %+v", u)
+		}
+		engine.Delay(0)
+		time.Sleep(11 * time.Second)
+		if u, _ := w.last(t); u.Error != "" {
+			t.Errorf("it answers again: %+v", u)
+		}
+	})
+}
+
 // Of ten thousand locks a window gets 200, and those that its filter asks for.
 func TestManyLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

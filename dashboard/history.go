@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/watch"
 )
 
 const (
@@ -99,7 +100,7 @@ func (h *history) add(list []fencelock.Status, err error, now time.Time, took ti
 		}
 	}
 	elapsed, gap := now.Sub(h.at), h.at.IsZero() || now.After(h.expected)
-	h.at, h.expected = now, now.Add(4*max(h.interval, share*took))
+	h.at, h.expected = now, now.Add(4*(watch.Pause(h.interval, took)+took))
 	if gap {
 		elapsed = 0
 		h.points = append(h.points, point{now.UnixMilli(), -1, -1})

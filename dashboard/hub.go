@@ -7,12 +7,12 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/internal/watch"
 )
 
 const (
 	defaultInterval = 500 * time.Millisecond
-	share           = 10               // the hub spends at most 1/share of its time listing locks
-	jobShare        = 100              // and 1/jobShare listing jobs
+	jobShare        = 100              // the hub spends at most 1/jobShare of its time listing jobs
 	jobInterval     = 10 * time.Second // the least time between two lists of jobs
 	patience        = 5 * time.Second  // how long a list may take
 	jobPatience     = 30 * time.Second // the same for jobs
@@ -128,7 +128,10 @@ func (h *hub) look() time.Duration {
 	defer cancel()
 	list, err := h.locks.List(ctx, h.cfg.Prefix)
 	now := time.Now()
-	pause := max(h.cfg.Interval, (share-1)*now.Sub(asked))
+	pause := watch.Pause(h.cfg.Interval, now.Sub(asked))
+	if err != nil { // a silent engine costs little, and may be back
+		pause = min(pause, patience)
+	}
 	h.next = now.Add(pause)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,7 +31,7 @@ type room struct {
 var rooms = []room{
 	{folder: "driver", imports: []string{}, tests: []string{"driver", "testing libraries"}},
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
-	{folder: "dashboard", imports: []string{".", "cron", "internal/promtext"}},
+	{folder: "dashboard", imports: []string{".", "cron", "internal/promtext", "internal/watch"}},
 	{folder: "driver/drivertest/proc", imports: []string{"driver", "internal/freeze"}},
 	{folder: "internal/hold", imports: []string{}},
 	{folder: "internal/heldlock", imports: []string{}},
