@@ -244,9 +244,6 @@ func openFile(_ context.Context, u *url.URL, _ dialer) (driver.Engine, func() er
 		return nil, nil, err
 	}
 	config := filelock.Config{AllowNetwork: q.only("network", "allow"), Group: q.Get("group"), Poll: true, BreakWait: breakWait}
-	if q.Has("group") && config.Group == "" {
-		q.fail("group", "write the name of a group")
-	}
 	return filelock.New(filepath.Clean(u.Path), &config), nothingToClose, q.err
 }
 

@@ -38,7 +38,8 @@ func parseQuery(u *url.URL) (*query, error) {
 	return &query{Values: values}, nil
 }
 
-// parseKnown is parseQuery, and also refuses unknown parameters.
+// parseKnown is parseQuery, and also refuses unknown parameters and empty values. An empty value comes
+// from a shell variable that is not set, and the default could be other locks than those of the rest.
 func parseKnown(u *url.URL, known ...string) (*query, error) {
 	q, err := parseQuery(u)
 	if err != nil {
@@ -48,6 +49,9 @@ func parseKnown(u *url.URL, known ...string) (*query, error) {
 		if !slices.Contains(known, name) {
 			err := fmt.Errorf("%s: unknown parameter %s%s", u.Scheme, termtext.Word(name), termtext.Suggest(name, known, "; did you mean %s?"))
 			return nil, &HintError{Err: err, Hint: "one of these parameters: " + strings.Join(known, ", ")}
+		}
+		if q.Get(name) == "" {
+			return nil, fmt.Errorf("parameter %s has no value; write one, or leave it out", name)
 		}
 	}
 	return q, nil

@@ -97,6 +97,7 @@ func TestRefusedRedis(t *testing.T) {
 		"redis+unix://h/x":                       "write the absolute path of the socket: redis+unix:///run/redis.sock",
 		"redis+cluster://h?ca=x":                 "ca, cert and key need tls=on",
 		"rediss://h?cert=x":                      "cert and key go together; give both",
+		"redis://h?prefix=":                      "parameter prefix has no value; write one, or leave it out",
 		"redis://h?ttl=2s":                       "redis: unknown parameter ttl",
 		"redis://h?timout=1s":                    "redis: unknown parameter timout; did you mean timeout?",
 		"redis://h?timeout=1s&timeout=2s":        "parameter timeout is given 2 times",
