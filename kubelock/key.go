@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/kubeapi"
 )
 
 // A lock whose name can be the name of an object is the Lease object with this name. So it needs no
@@ -37,7 +38,7 @@ func (r *Records) objectName(key string) string {
 }
 
 // recordKey returns the key of the record of an object, or "" if it has none.
-func (r *Records) recordKey(o *object) string {
+func (r *Records) recordKey(o *kubeapi.Object) string {
 	key := o.Metadata.Annotations[keyNote]
 	if key == "" && plain(o.Metadata.Name) {
 		key = r.prefix + o.Metadata.Name

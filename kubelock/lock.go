@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/kubeapi"
 )
 
 // The record of a lock and the spec of its Lease object are two views of one holder. This file
@@ -18,15 +20,6 @@ import (
 //     also that of recordlock for a lease without the store's clock. The annotation lacks it.
 //   - Swap writes the spec if the holders or their leases have changed. Waiters do not change it, or
 //     the lease of a dead holder would never end for client-go.
-
-// spec is the spec of a Lease object.
-type spec struct {
-	Holder      string `json:"holderIdentity"`
-	Seconds     int64  `json:"leaseDurationSeconds,omitempty"`
-	Acquired    string `json:"acquireTime,omitempty"`
-	Renewed     string `json:"renewTime,omitempty"`
-	Transitions int64  `json:"leaseTransitions"`
-}
 
 // stamp formats a time for a spec. The API server refuses another number of digits.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
@@ -102,7 +95,7 @@ func (l *lock) beats() string {
 
 // meet replaces the holders if another program has written the spec since: client-go takes over when
 // their leases are over. It returns the record.
-func (l *lock) meet(s *spec, name string, value []byte) []byte {
+func (l *lock) meet(s *kubeapi.Spec, name string, value []byte) []byte {
 	switch s.Holder {
 	case l.holder():
 		return value
@@ -138,14 +131,14 @@ func (l *lock) ours(value []byte) []byte {
 // program holds the lock. The spec counts for client-go from when it sees it change, and client-go
 // ignores fractions of a second: renewTime is in a later second with each change, whatever the
 // clocks show. It is unchanged for the longest TTL before client-go takes over.
-func (l *lock) spec(old version, now time.Time) *spec {
+func (l *lock) spec(old version, now time.Time) *kubeapi.Spec {
 	if l.foreign() || l.beats() == old.Beats {
 		return nil
 	}
 	if next := time.Unix(old.Renewed+1, 0); now.Before(next) {
 		now = next
 	}
-	s := &spec{Holder: l.holder(), Acquired: stamp(now), Renewed: stamp(now), Transitions: old.Transitions}
+	s := &kubeapi.Spec{Holder: l.holder(), Acquired: stamp(now), Renewed: stamp(now), Transitions: old.Transitions}
 	leases := l.Holders
 	if l.Closed != nil {
 		leases = append(leases[:len(leases):len(leases)], *l.Closed)

@@ -26,7 +26,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -36,12 +35,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/kubeapi"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // Records stores records as Lease objects. It is safe for concurrent use.
 type Records struct {
-	api    api
+	api    *kubeapi.API
 	prefix string
 	limit  time.Duration
 	swept  retry.Period
@@ -96,7 +96,7 @@ func (r *Records) Init(ctx context.Context) error {
 		err = again
 	}
 	return errors.Join(err, r.call(ctx, func(ctx context.Context) error {
-		return r.api.remove(ctx, metadata{Name: r.objectName(key)})
+		return r.api.Remove(ctx, kubeapi.Metadata{Name: r.objectName(key)})
 	}))
 }
 
@@ -114,12 +114,11 @@ func (r *Records) Get(ctx context.Context, key string) (rec driver.Record, err e
 
 // get returns a record and the version of its object. It reads the store's clock, too.
 func (r *Records) get(ctx context.Context, key string) (rec driver.Record, v version, err error) {
-	var o object
 	sent := time.Now()
-	at, err := r.api.do(ctx, http.MethodGet, r.objectName(key), nil, nil, into(&o))
+	o, at, err := r.api.Get(ctx, r.objectName(key))
 	if err == nil {
 		rec, v, err = r.record(key, &o, at)
-	} else if errors.Is(err, errAbsent) {
+	} else if errors.Is(err, kubeapi.ErrAbsent) {
 		rec, err = driver.Record{Key: key}, nil
 	}
 	if err == nil {
@@ -155,12 +154,12 @@ func parseVersion(text string) (v version, err error) {
 
 // record returns the record of an object at some time by the store's clock, and the version of the
 // object. An expired record has none.
-func (r *Records) record(key string, o *object, at time.Time) (driver.Record, version, error) {
+func (r *Records) record(key string, o *kubeapi.Object, at time.Time) (driver.Record, version, error) {
 	if r.recordKey(o) != key {
 		return driver.Record{}, version{}, fmt.Errorf("%w: the Lease object %q has no record, or that of another key", driver.ErrConfig, o.Metadata.Name)
 	}
 	if o.Spec == nil {
-		o.Spec = &spec{}
+		o.Spec = &kubeapi.Spec{}
 	}
 	renewed, _ := time.Parse(time.RFC3339, o.Spec.Renewed)
 	v := version{Resource: o.Metadata.ResourceVersion, Holder: o.Spec.Holder, Renewed: renewed.Unix(), Transitions: o.Spec.Transitions}
@@ -218,7 +217,7 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, from strin
 		if err != nil {
 			return err
 		}
-		written, at, err := r.api.write(ctx, o)
+		written, at, err := r.api.Write(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -234,8 +233,8 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, from strin
 }
 
 // object returns what is to be written in place of an old object.
-func (r *Records) object(key string, value []byte, old version, expires int64) (*object, error) {
-	o := &object{Metadata: metadata{Name: r.objectName(key), ResourceVersion: old.Resource}}
+func (r *Records) object(key string, value []byte, old version, expires int64) (*kubeapi.Object, error) {
+	o := &kubeapi.Object{Metadata: kubeapi.Metadata{Name: r.objectName(key), ResourceVersion: old.Resource}}
 	if old.Resource == "" {
 		o.Metadata.Labels = map[string]string{managed: "fencelock"}
 	}
@@ -259,7 +258,7 @@ func (r *Records) object(key string, value []byte, old version, expires int64) (
 // programs hold are among them.
 func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	err = r.call(ctx, func(ctx context.Context) error {
-		p, at, err := r.api.list(ctx, nil)
+		p, at, err := r.api.List(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -293,14 +292,14 @@ func (r *Records) sweep(ctx context.Context) {
 	r.mu.Lock()
 	query := url.Values{"limit": {"500"}, "continue": {r.next}, "labelSelector": {managed + "=fencelock"}}
 	r.mu.Unlock()
-	p, at, _ := r.api.list(ctx, query)
+	p, at, _ := r.api.List(ctx, query)
 	r.mu.Lock()
 	r.next = p.Metadata.Continue // empty after an error: the next sweep begins again
 	r.mu.Unlock()
 	for _, o := range p.Items {
 		expires, _ := strconv.ParseInt(o.Metadata.Annotations[expiresNote], 10, 64)
 		if expires != 0 && (o.Spec == nil || o.Spec.Holder == "") && at.UnixMilli()-expires > time.Minute.Milliseconds() {
-			_ = r.api.remove(ctx, o.Metadata)
+			_ = r.api.Remove(ctx, o.Metadata)
 		}
 	}
 }

@@ -81,7 +81,8 @@ var rooms = []room{
 	{folder: "otelfencelock", imports: []string{".", "internal/lockmetrics", "go.opentelemetry.io/otel"}},
 	{folder: "promfencelock", imports: []string{".", "internal/lockmetrics", "github.com/prometheus/client_golang"}},
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
-	{folder: "kubelock", imports: []string{"driver", "internal/retry"}},
+	{folder: "kubelock", imports: []string{"driver", "internal/kubeapi", "internal/retry"}},
+	{folder: "internal/kubeapi", imports: []string{"driver"}},
 	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/bucket", "internal/retry", "golang.org/x/sync"}},
 	{folder: "internal/bucket", imports: []string{"driver", "internal/awslogin"}},
 	{folder: "etcdrecords", imports: []string{"driver", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc/codes"}},
@@ -128,7 +129,7 @@ var rooms = []room{
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
-		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
+		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
 		"pglock", "recordlock", "redislock", "redlock", "s3records", "sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys"}},
