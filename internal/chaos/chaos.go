@@ -151,7 +151,7 @@ func (c Config) kind() kind {
 	case "redis+cluster":
 		k.safe = append([]string{twice}, network...)
 		k.extra = func(_ time.Duration, workers int) time.Duration { return time.Duration(workers) * waiter }
-	case "mysql", "mariadb", "s3":
+	case "mysql", "mariadb", "s3", "k8s":
 		k.extra = recordsExtra
 	case "file":
 		k.extra = nil

@@ -52,7 +52,7 @@ func protocol(first []byte) func([]byte) int {
 		return postgresSize
 	case string(first[:5]) == "PRI *": // HTTP/2, which clients of etcd speak
 		return rawSize
-	case slices.Contains([]string{"GET /", "PUT /", "DELET"}, string(first[:5])):
+	case slices.Contains([]string{"GET /", "PUT /", "DELET", "POST ", "PATCH"}, string(first[:5])):
 		return httpSize
 	case first[0] >= ' ' && first[0] < 0x7f:
 		return redisSize

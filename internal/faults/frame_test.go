@@ -37,6 +37,10 @@ func TestFramer(t *testing.T) {
 			"GET /bucket/key HTTP/1.1\r\nHost: h\r\n\r\n", "PUT /bucket/key HTTP/1.1\r\ncontent-length: 21\r\nHost: h\r\n\r\nGET /no/request\r\n\r\nHi",
 			"PUT /bucket/empty HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "DELETE /bucket/key HTTP/1.1\r\n\r\n",
 		},
+		"http of Kubernetes": {
+			"POST /leases HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", "PATCH /leases/a HTTP/1.1\r\nContent-Length: 4\r\n\r\n{\r\n}",
+			"GET /leases/a HTTP/1.1\r\n\r\n",
+		},
 		"mysql": {
 			packet(1, "an answer to the greeting, of some length"), packet(0, "\x03SELECT 1\n"), packet(0, "\x0e"),
 			packet(0, "\x03"+strings.Repeat("long", 100)), packet(0, "\x01"),

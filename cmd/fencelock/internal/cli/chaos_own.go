@@ -31,7 +31,7 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error
 	if err != nil {
 		return &exitError{code: exitConfig, err: err}
 	}
-	rate := cmp.Or(c.Rate, ownRate)
+	rate := cmp.Or(c.Rate, part.Rate, ownRate)
 	if far := distant(part.Hosts); far != "" && !c.Yes {
 		return &misuse{fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, rate), "--yes, if it may be used for that"}
 	}

@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/internal/testkit/kubetest"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
@@ -133,6 +136,42 @@ func TestChaosLeavesNothingOnS3(t *testing.T) {
 	}
 }
 
+// TestChaosLeavesNothingOnKubernetes: it uses locks with a prefix of its own, whose objects it
+// deletes. The certificate of the server is verified through the proxies.
+func TestChaosLeavesNothingOnKubernetes(t *testing.T) {
+	t.Parallel()
+	server := kubetest.StartTLS(t)
+	server.Token = "secret"
+	dir := newHost(t).dir
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Server.Certificate().Raw})
+	must(t, os.WriteFile(dir+"/ca", ca, 0o600))
+	must(t, os.WriteFile(dir+"/token", []byte(server.Token), 0o600))
+	url := "k8s://shop?server=" + server.URL + "&ca=" + dir + "/ca&token-file=" + dir + "/token"
+	for _, name := range []string{"theirs", "Theirs"} {
+		if out, err := exec.Command("fencelock", "--url", url, "run", name, "--", "true").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	server.Put("shop", "elected", map[string]any{"spec": map[string]any{"holderIdentity": "pod-1"}})
+	before := server.Names()
+	for _, prefix := range []string{"chaos-test:", "chaos-test-"} { // the second one makes names of objects
+		stdout, stderr, code := chaosRun(t, "--url", url, "--for", "2s", "--seed", "1", "--prefix", prefix)
+		wantClean(t, stdout, stderr, code)
+	}
+	if after := server.Names(); !slices.Equal(after, before) {
+		t.Errorf("the objects are %q, and were %q", after, before)
+	}
+	for _, prefix := range []string{"their", "Their", "elect"} {
+		if _, stderr, code := chaosRun(t, "--url", url, "--prefix", prefix); code != exitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
+			t.Errorf("the prefix %s: exit code %d: %s", prefix, code, stderr)
+		}
+	}
+	must(t, os.WriteFile(dir+"/token", []byte("old"), 0o600))
+	if _, stderr, code := chaosRun(t, "--url", url); code != exitUnavailable || !strings.Contains(stderr, "401") {
+		t.Errorf("a wrong token: exit code %d: %s", code, stderr)
+	}
+}
+
 // TestChaosFindsSabotage: a broken engine is exit code 70, and the history shows the violation.
 func TestChaosFindsSabotage(t *testing.T) {
 	t.Parallel()
@@ -204,12 +243,14 @@ func TestChaosNeedsItsDirectory(t *testing.T) {
 func TestChaosRefuses(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--url redis://192.0.2.1":                  "192.0.2.1 is another host",
-		"--url redlock://localhost,127.0.0.2,db3":  "db3 is another host",
-		"--url postgres://db/x":                    "db is another host",
-		"--url mariadb://db/x":                     "db is another host",
-		"--url s3://bucket?region=eu-west-1":       "S3 is another host",
-		"--url s3://bucket?endpoint=https://minio": "minio is another host",
+		"--url redis://192.0.2.1":                     "192.0.2.1 is another host",
+		"--url redlock://localhost,127.0.0.2,db3":     "db3 is another host",
+		"--url postgres://db/x":                       "db is another host",
+		"--url mariadb://db/x":                        "db is another host",
+		"--url s3://bucket?region=eu-west-1":          "S3 is another host",
+		"--url s3://bucket?endpoint=https://minio":    "minio is another host",
+		"--url k8s://shop?server=https://api:6443":    "api is another host; its server would get up to 50 acquires",
+		"--url k8s://shop?server=https://api&ca=none": "none",
 		"--url mem:":                                   "mem has no servers that several processes share",
 		"--engine redis --faults kill,flood":           `"flood" is not one of`,
 		"--engine etcd":                                `"etcd" is not one of`,

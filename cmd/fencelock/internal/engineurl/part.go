@@ -20,14 +20,15 @@ import (
 )
 
 // A Part is a part of the locks of a URL that nothing else uses, for tests. On Redis it is all keys
-// with a prefix, on PostgreSQL all names with a prefix, on MySQL a table, on S3 all objects with a
-// prefix, and on files a subdirectory. Count must be called before the part is used.
+// with a prefix, on PostgreSQL and Kubernetes all names with a prefix, on MySQL a table, on S3 all
+// objects with a prefix, and on files a subdirectory. Count must be called before the part is used.
 type Part struct {
 	URL   string   // of the part; it may hold a password
 	New   bool     // its servers have to be declared new, since nothing is known about them under the prefix
 	Names string   // the prefix of names, where they make the part
 	Local bool     // the engine makes no connections over a network
 	Hosts []string // of the servers, or those of its Sentinels
+	Rate  int      // acquires per second that a server can bear which others use; 0 if it is not special
 
 	// sweep counts the keys, rows, objects or files of the part, and deletes them if remove is true.
 	sweep func(ctx context.Context, remove bool) (int, error)
@@ -76,7 +77,9 @@ func PartOf(raw, prefix string) (*Part, error) {
 		return mysqlPart(u, prefix)
 	case "s3":
 		return s3Part(u, prefix)
-	case "k8s", "etcd", "nats":
+	case "k8s":
+		return kubePart(u, prefix)
+	case "etcd", "nats":
 		return nil, fmt.Errorf("%s is not supported here", u.Scheme)
 	}
 	return nil, fmt.Errorf("%s has no servers that several processes share", u.Scheme)

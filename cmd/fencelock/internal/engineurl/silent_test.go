@@ -15,6 +15,7 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
+	"github.com/fencelock/fencelock/internal/testkit/kubetest"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
@@ -142,6 +143,16 @@ func TestSilentS3(t *testing.T) {
 	}
 	p := proxyFor(t, u.Host)
 	s := silentClient(t, "s3://bucket"+silentTimeout+"&endpoint=http://"+p.Addr(), []*faults.Proxy{p})
+	s.getsAnother(t)
+	s.keepsHeld(t)
+}
+
+// TestSilentKubernetes stalls the connections to an API server. The client opens new ones, and keeps
+// the lock that it holds.
+func TestSilentKubernetes(t *testing.T) {
+	t.Parallel()
+	p := proxyFor(t, strings.TrimPrefix(kubetest.Start(t).URL, "http://"))
+	s := silentClient(t, "k8s://shop"+silentTimeout+"&server=http://"+p.Addr(), []*faults.Proxy{p})
 	s.getsAnother(t)
 	s.keepsHeld(t)
 }
