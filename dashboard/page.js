@@ -44,7 +44,7 @@ function span(ms) {
 
 function now() { return latest.now + performance.now() - received; }
 function clock(time) { return time > "0002" ? new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" }) : "–"; } // the zero time of Go is in the year 1
-function process(x) { return x.foreign ? "another program" : plain(x.host) || "unknown"; }
+function process(x) { return x.foreign && !(x.host && x.owner === x.host) ? "another program" : plain(x.host) || "unknown"; }
 
 // colour returns the colour of a host, in the order in which hosts appear.
 function colour(host) {

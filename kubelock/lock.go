@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/kubeapi"
@@ -42,9 +41,6 @@ type holder struct {
 	Wall  int64  `json:"wall"`
 }
 
-// others begins the owner of a holder that recordlock has not written. Its other owners are UUIDs.
-const others = "lease:"
-
 // closedBy is the holder in the spec during the minimum hold of a lock without holders.
 const closedBy = "fencelock: minimum hold"
 
@@ -75,7 +71,7 @@ func (l *lock) holder() string {
 
 // foreign reports whether another program holds the lock.
 func (l *lock) foreign() bool {
-	return len(l.Holders) > 0 && strings.HasPrefix(l.Holders[0].Owner, others)
+	return len(l.Holders) > 0 && l.Holders[0].Token == 0
 }
 
 // beats returns a hash of the leases of the lock, which changes when one of them is renewed or ends.
@@ -106,7 +102,7 @@ func (l *lock) meet(s *kubeapi.Spec, name string, value []byte) []byte {
 		_ = json.NewEncoder(sum).Encode(s)
 		acquired, _ := time.Parse(time.RFC3339, s.Acquired)
 		l.set(holder{
-			Owner: others + s.Holder, Host: s.Holder, Since: acquired.UnixMicro(),
+			Owner: s.Holder, Host: s.Holder, Since: acquired.UnixMicro(),
 			TTL: s.Seconds * time.Second.Microseconds(), Beat: int64(sum.Sum64() >> 1), // changes with the spec
 		})
 		if l.fields["name"] == nil {
@@ -129,16 +125,18 @@ func (l *lock) ours(value []byte) []byte {
 
 // spec returns the spec of the lock, or nil if that stays: the leases are the same, or another
 // program holds the lock. The spec counts for client-go from when it sees it change, and client-go
-// ignores fractions of a second: renewTime is in a later second with each change, whatever the
-// clocks show. It is unchanged for the longest TTL before client-go takes over.
+// ignores fractions of a second. Another holder has another identity and number of transitions. While
+// the holder stays, renewTime is in a later second with each change, whatever the clocks show. The
+// spec is unchanged for the longest TTL before client-go takes over.
 func (l *lock) spec(old version, now time.Time) *kubeapi.Spec {
 	if l.foreign() || l.beats() == old.Beats {
 		return nil
 	}
-	if next := time.Unix(old.Renewed+1, 0); now.Before(next) {
+	holder := l.holder()
+	if next := time.Unix(old.Renewed+1, 0); holder == old.Holder && now.Before(next) {
 		now = next
 	}
-	s := &kubeapi.Spec{Holder: l.holder(), Acquired: stamp(now), Renewed: stamp(now), Transitions: old.Transitions}
+	s := &kubeapi.Spec{Holder: holder, Acquired: stamp(now), Renewed: stamp(now), Transitions: old.Transitions}
 	leases := l.Holders
 	if l.Closed != nil {
 		leases = append(leases[:len(leases):len(leases)], *l.Closed)

@@ -113,10 +113,12 @@ func TestOthersHolder(t *testing.T) {
 	play(t, func(s scene) {
 		s.elected("leader", "pod-1", 15)
 		locks := s.locks()
-		s.held(locks, "leader", "while another program holds it")
+		if _, err := locks.Acquire(s.Context(), request("leader")); !errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "is held by pod-1 since") {
+			s.Fatalf("while another program holds it: %v", err)
+		}
 		list, err := locks.List(s.Context(), driver.Query{})
 		s.ok(err)
-		if len(list) != 1 || len(list[0].Holders) != 1 || list[0].Holders[0].Host != "pod-1" {
+		if len(list) != 1 || len(list[0].Holders) != 1 || list[0].Holders[0].Host != "pod-1" || !list[0].Holders[0].Foreign {
 			s.Errorf("the list is %+v", list)
 		}
 		done := make(chan driver.Grant)
@@ -210,7 +212,9 @@ func TestSpec(t *testing.T) {
 			s.Errorf("the spec after the release is %v", now)
 		}
 		s.acquire(other, request("leader"))
-		if now := s.spec("leader"); now["leaseTransitions"] != 2.0 {
+		now := s.spec("leader")
+		renewed, err := time.Parse(time.RFC3339, now["renewTime"].(string))
+		if err != nil || now["leaseTransitions"] != 2.0 || time.Since(renewed).Abs() > time.Second { // not in the future any more
 			s.Errorf("the spec of the next holder is %v", now)
 		}
 	})

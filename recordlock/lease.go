@@ -44,7 +44,8 @@ func (m moment) blind() bool { return !m.known && !m.none }
 var errBlind = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
 // sightings are the beats that a process has seen in one record, and when it saw each first. An
-// owner is a UUID, and the id of a client is shorter.
+// owner is a UUID, and the id of a client is shorter. Of a holder that another program's object shows,
+// it is what that program calls it.
 type sightings map[string]sighting
 
 type sighting struct {
@@ -52,8 +53,8 @@ type sighting struct {
 	at   time.Time
 }
 
-// minimum is the key of the minimum hold in sightings.
-const minimum = "minimum hold"
+// minimum is the key of the minimum hold in sightings. No owner is empty.
+const minimum = ""
 
 // note records the beats of a state that arrived at a time.
 func (s sightings) note(st *state, at time.Time) {

@@ -72,6 +72,7 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 		s.Holders = append(s.Holders, driver.Holder{
 			Identity: h.identity(), Owner: h.Owner, Token: h.Token, Since: h.since(), Weight: h.Weight,
 			TTL: min(seen.left(h.Owner, h.lease, m), micros(h.TTL)), Lease: micros(h.TTL),
+			Foreign: h.Token == 0, // records show it that do not come from this package
 		})
 		s.Mode, s.Limit = h.mode(), h.Limit
 	}

@@ -38,11 +38,13 @@ func place(id driver.Identity) string {
 }
 
 // holderPlace returns where a holder runs. Of a foreign holder the engine may know the process of
-// the server.
+// the server, or its name on Kubernetes.
 func holderPlace(h driver.Holder) string {
 	switch {
 	case h.Foreign && h.PID != 0:
 		return fmt.Sprintf("foreign:%d", h.PID)
+	case h.Foreign && h.Host != "" && h.Owner == h.Host:
+		return "foreign:" + termtext.Word(h.Owner)
 	case h.Foreign:
 		return "foreign"
 	}

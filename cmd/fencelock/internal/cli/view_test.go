@@ -66,11 +66,13 @@ func TestTable(t *testing.T) {
 		{Name: "a b", NotBefore: time.Now().Add(-time.Hour)},
 		{Name: "c", Holders: []driver.Holder{{Foreign: true, TTL: 1234 * time.Millisecond, Identity: driver.Identity{Trace: "00-1"}}}},
 		{Name: "d", Trouble: errors.New("stuck")},
+		{Name: "e", Holders: []driver.Holder{{Foreign: true, Owner: "pod-c", Identity: driver.Identity{Host: "pod-c"}}}},
 	})
-	want := `NAME   MODE       HOLDER   SINCE    TTL   MAX  TOKEN  WAITERS  NOTE
-"a b"  closed     -        -        0s    -    -      0        -
-c      exclusive  foreign  unknown  1.2s  -    0      0        -
-d      unknown    -        -        -     -    -      0        may have changed: stuck
+	want := `NAME   MODE       HOLDER         SINCE    TTL   MAX  TOKEN  WAITERS  NOTE
+"a b"  closed     -              -        0s    -    -      0        -
+c      exclusive  foreign        unknown  1.2s  -    0      0        -
+d      unknown    -              -        -     -    -      0        may have changed: stuck
+e      exclusive  foreign:pod-c  unknown  none  -    0      0        -
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

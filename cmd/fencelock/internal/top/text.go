@@ -57,6 +57,8 @@ func (m member) process() string {
 	switch {
 	case m.Foreign && m.PID != 0:
 		return fmt.Sprintf("foreign:%d", m.PID)
+	case m.Foreign && m.Host != "" && m.Owner == m.Host:
+		return "foreign:" + word(m.Owner)
 	case m.Foreign:
 		return "foreign"
 	case m.PID == 0 && m.Host == "":
