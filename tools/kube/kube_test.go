@@ -3,12 +3,9 @@ package kube
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
@@ -98,46 +95,5 @@ func TestAwait(t *testing.T) {
 	}
 	if t.Skipped() {
 		t.Error("was not asked")
-	}
-}
-
-// TestLatency logs how long an acquire with a release takes, and a hand-over to a waiter.
-func TestLatency(t *testing.T) {
-	s := start(t)
-	where := s.where(t)
-	here, there := fencelock.New(open(where), nil), fencelock.New(open(where), nil)
-	acquire := func(locks *fencelock.Locker) *fencelock.Lock {
-		lock, err := locks.Acquire(t.Context(), "latency")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lock
-	}
-	var alone, handed []time.Duration
-	for range 300 {
-		begun := time.Now()
-		if err := acquire(here).Release(); err != nil {
-			t.Fatal(err)
-		}
-		alone = append(alone, time.Since(begun))
-	}
-	for range 100 {
-		lock := acquire(here)
-		got := make(chan time.Time)
-		go func() { // ends when it has released
-			next := acquire(there)
-			got <- time.Now()
-			_ = next.Release()
-		}()
-		time.Sleep(50 * time.Millisecond)
-		begun := time.Now()
-		if err := lock.Release(); err != nil {
-			t.Fatal(err)
-		}
-		handed = append(handed, (<-got).Sub(begun))
-	}
-	for what, all := range map[string][]time.Duration{"acquire and release": alone, "hand-over": handed} {
-		slices.Sort(all)
-		t.Logf("%s: p50 %v, p99 %v", what, all[len(all)/2], all[len(all)*99/100])
 	}
 }

@@ -31,7 +31,15 @@ type server struct {
 	dir, url string
 	args     []string
 	api      *exec.Cmd
+	etcd     *etcd
 	admin    *kubernetes.Clientset
+}
+
+// etcd is the store of one or several API servers.
+type etcd struct {
+	url  string
+	args []string
+	cmd  *exec.Cmd
 }
 
 const (
@@ -46,24 +54,48 @@ func start(t *testing.T) *server {
 	if bin == "" {
 		t.Fatal("KUBE_BIN has no value: run make kube")
 	}
-	s := &server{test: t, dir: t.TempDir()}
-	client, peer, port := freePort(t), freePort(t), freePort(t)
-	etcd := "http://127.0.0.1:" + client
-	s.launch(t, exec.Command(filepath.Join(bin, "etcd"), "--data-dir", s.path("etcd"), "--listen-client-urls", etcd,
-		"--advertise-client-urls", etcd, "--listen-peer-urls", "http://127.0.0.1:"+peer, "--unsafe-no-fsync"))
+	s := &server{test: t, dir: t.TempDir(), etcd: &etcd{url: "http://127.0.0.1:" + freePort(t)}}
+	s.etcd.args = []string{
+		filepath.Join(bin, "etcd"), "--data-dir", s.path("etcd"), "--listen-client-urls", s.etcd.url,
+		"--advertise-client-urls", s.etcd.url, "--listen-peer-urls", "http://127.0.0.1:" + freePort(t), "--unsafe-no-fsync",
+	}
+	s.startEtcd(t)
+	s.configure(t, bin)
+	s.startAPI(t)
+	s.grant(t)
+	return s
+}
+
+// beside starts another API server on the same etcd.
+func (s *server) beside(t *testing.T) *server {
+	t.Helper()
+	other := &server{test: s.test, dir: t.TempDir(), etcd: s.etcd}
+	other.configure(t, filepath.Dir(s.args[0]))
+	other.startAPI(t)
+	return other
+}
+
+// startEtcd starts etcd, again if it has ended.
+func (s *server) startEtcd(t testing.TB) {
+	t.Helper()
+	s.etcd.cmd = exec.Command(s.etcd.args[0], s.etcd.args[1:]...)
+	s.launch(t, s.etcd.cmd)
+}
+
+// configure chooses the port and the accounts of the API server.
+func (s *server) configure(t *testing.T, bin string) {
+	t.Helper()
 	s.write(t, "key", serviceKey(t))
 	s.write(t, "tokens", []byte(adminToken+",admin,1,system:masters\n"+locksToken+",locks,2\n"))
+	port := freePort(t)
 	s.url = "https://127.0.0.1:" + port
 	s.args = []string{
-		filepath.Join(bin, "kube-apiserver"), "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
+		filepath.Join(bin, "kube-apiserver"), "--etcd-servers", s.etcd.url, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
 		"--secure-port", port, "--cert-dir", s.path("certs"), "--token-auth-file", s.path("tokens"), "--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://fencelock.example", "--service-account-key-file", s.path("key"),
 		"--service-account-signing-key-file", s.path("key"), "--service-cluster-ip-range", "10.0.0.0/24",
 		"--endpoint-reconciler-type", "none", "--disable-admission-plugins", "ServiceAccount",
 	}
-	s.startAPI(t)
-	s.grant(t)
-	return s
 }
 
 func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
@@ -166,9 +198,14 @@ func (s *server) namespace(t testing.TB) string {
 // restart kills kube-apiserver and starts it again.
 func (s *server) restart(t testing.TB) {
 	t.Helper()
-	_ = s.api.Process.Kill()
-	_ = s.api.Wait() // its error is the kill
+	kill(s.api)
 	s.startAPI(t)
+}
+
+// kill ends a server as kill -9 does.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // its error is the kill
 }
 
 // freePort returns a port of the loopback interface that nobody listens on.

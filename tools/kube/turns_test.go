@@ -29,9 +29,9 @@ const (
 	ttl    = 2 * time.Second
 )
 
-// candidates are the programs of TestTurns. Each takes the lock again and again, and prints when it
+// candidates are programs of tests. Each takes locks again and again. Those of TestTurns print when it
 // has it and when it has not.
-var candidates = map[string]func(where string){"client-go": runClientGo, "fencelock": runFencelock}
+var candidates = map[string]func(where string){"client-go": runClientGo, "fencelock": runFencelock, "worker": runWorker}
 
 // says prints what has happened, with the time and the token, if there is one.
 func says(what string, token int64) { fmt.Println(what, time.Now().UnixNano(), token) }
@@ -74,24 +74,31 @@ func runClientGo(where string) {
 	})
 	for {
 		ctx, cancel := context.WithCancel(context.Background())
-		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-			Lock: &resourcelock.LeaseLock{
-				LeaseMeta: meta.ObjectMeta{Namespace: parts[2], Name: object}, Client: client.CoordinationV1(),
-				LockConfig: resourcelock.ResourceLockConfig{Identity: "client-go-" + strconv.Itoa(os.Getpid())},
+		config := electionConfig(client, parts[2], object, "client-go-"+strconv.Itoa(os.Getpid()))
+		config.LeaseDuration, config.RenewDeadline, config.RetryPeriod = ttl, 1200*time.Millisecond, 100*time.Millisecond
+		config.Callbacks = leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				says("has", 0)
+				hold(ctx)
+				says("ends", 0)
+				cancel()
 			},
-			LeaseDuration: ttl, RenewDeadline: 1200 * time.Millisecond, RetryPeriod: 100 * time.Millisecond, ReleaseOnCancel: true,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
-					says("has", 0)
-					hold(ctx)
-					says("ends", 0)
-					cancel()
-				},
-				OnStoppedLeading: func() {},
-			},
-		})
+			OnStoppedLeading: func() {},
+		}
+		leaderelection.RunOrDie(ctx, config)
 		cancel()
 		pause()
+	}
+}
+
+// electionConfig returns the settings of a leader election on a Lease object, without its periods.
+func electionConfig(client *kubernetes.Clientset, namespace, name, identity string) leaderelection.LeaderElectionConfig {
+	return leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: meta.ObjectMeta{Namespace: namespace, Name: name}, Client: client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		ReleaseOnCancel: true,
 	}
 }
 
