@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"strconv"
 	"time"
 
@@ -150,7 +151,7 @@ func (l *lock) spec(old version, now time.Time) *kubeapi.Spec {
 		s.Acquired = stamp(time.UnixMicro(l.Holders[0].Since))
 	}
 	if s.Holder != "" && s.Holder != old.Holder {
-		s.Transitions++
+		s.Transitions = (s.Transitions + 1) & math.MaxInt32 // Kubernetes refuses more
 	}
 	return s
 }

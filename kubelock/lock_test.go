@@ -5,6 +5,7 @@ package kubelock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -216,6 +217,21 @@ func TestSpec(t *testing.T) {
 		renewed, err := time.Parse(time.RFC3339, now["renewTime"].(string))
 		if err != nil || now["leaseTransitions"] != 2.0 || time.Since(renewed).Abs() > time.Second { // not in the future any more
 			s.Errorf("the spec of the next holder is %v", now)
+		}
+	})
+}
+
+// TestManyTransitions: leaseTransitions begins again when it is as great as Kubernetes allows.
+func TestManyTransitions(t *testing.T) {
+	play(t, func(s scene) {
+		s.server.Put("shop", "leader", map[string]any{"spec": map[string]any{"holderIdentity": "", "leaseTransitions": math.MaxInt32 - 1}})
+		locks := s.locks()
+		for _, want := range []float64{math.MaxInt32, 0, 1} {
+			g := s.acquire(locks, request("leader"))
+			if now := s.spec("leader"); now["leaseTransitions"] != want {
+				s.Errorf("the spec is %v, want %v transitions", now, want)
+			}
+			s.ok(locks.Release(s.Context(), leaseOf("leader", g)))
 		}
 	})
 }

@@ -39,7 +39,9 @@ func openRecords(where string) *kubelock.Records {
 }
 
 // where returns the argument of open for a new namespace.
-func (s *server) where(t testing.TB) string { return s.url + " " + s.ca() + " " + s.namespace(t) }
+func (s *server) where(t testing.TB) string { return s.place(s.namespace(t)) }
+
+func (s *server) place(namespace string) string { return s.url + " " + s.ca() + " " + namespace }
 
 // world is a namespace with locks, whose clients are processes.
 type world struct {

@@ -25,8 +25,8 @@ func newTwo(t *testing.T) two {
 	opts := fencelock.Options{TTL: time.Minute}
 	return two{
 		t, second,
-		fencelock.New(open(first.url+" "+first.ca()+" "+namespace), nil).With(opts),
-		fencelock.New(open(second.url+" "+second.ca()+" "+namespace), nil).With(opts),
+		fencelock.New(open(first.place(namespace)), nil).With(opts),
+		fencelock.New(open(second.place(namespace)), nil).With(opts),
 	}
 }
 

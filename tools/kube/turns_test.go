@@ -177,17 +177,20 @@ func (tab *table) enough() bool {
 	return len(tab.turns) >= 500 && tab.kills >= 10
 }
 
-// TestTurns: fencelock and the leader election of client-go take turns on one Lease object, while
-// their processes are killed, also while they hold it. No two of them hold it at the same time.
+// TestTurns: fencelock and the leader election of client-go take turns on one Lease object, through
+// two API servers, while their processes are killed, also while they hold it. No two of them hold it
+// at the same time.
 func TestTurns(t *testing.T) {
-	s := start(t)
-	where := s.where(t)
+	first := start(t)
+	second, namespace := first.beside(t), first.namespace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	tab := &table{}
 	errs := make(chan error, 4)
-	for _, kind := range []string{"client-go", "fencelock", "client-go", "fencelock"} {
-		go func() { errs <- tab.watch(ctx, kind, where) }() // ends with ctx
+	for _, s := range []*server{first, second} {
+		for _, kind := range []string{"client-go", "fencelock"} {
+			go func() { errs <- tab.watch(ctx, kind, s.place(namespace)) }() // ends with ctx
+		}
 	}
 	for !tab.enough() && ctx.Err() == nil {
 		time.Sleep(time.Second)

@@ -383,6 +383,7 @@ func invalid(name string, object entry) string {
 	}
 	spec, _ := object["spec"].(entry)
 	seconds, set := spec["leaseDurationSeconds"].(float64)
+	transitions, _ := spec["leaseTransitions"].(float64)
 	switch {
 	case len(name) > 253 || !subdomain.MatchString(name):
 		return "metadata.name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
@@ -390,6 +391,8 @@ func invalid(name string, object entry) string {
 		return "metadata.annotations: Too long: may not be more than 262144 bytes"
 	case set && (seconds <= 0 || seconds != float64(int32(seconds))):
 		return "spec.leaseDurationSeconds: must be greater than 0"
+	case transitions < 0 || transitions != float64(int32(transitions)):
+		return "spec.leaseTransitions: must be greater than or equal to 0"
 	}
 	for _, field := range []string{"acquireTime", "renewTime"} {
 		text, ok := spec[field].(string)
