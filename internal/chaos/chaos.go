@@ -152,7 +152,7 @@ func (c Config) kind() kind {
 		k.safe = append([]string{twice}, network...)
 		k.extra = func(_ time.Duration, workers int) time.Duration { return time.Duration(workers) * waiter }
 	case "mysql", "mariadb", "s3", "k8s":
-		k.extra = recordsExtra
+		k.extra, k.places = recordsExtra, 6*time.Second
 	case "file":
 		k.extra = nil
 	}

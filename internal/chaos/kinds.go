@@ -20,6 +20,7 @@ type kind struct {
 	unsafe []string      // faults of which its page says that they are unsafe
 	rest   time.Duration // between two faults of servers, at least, so that they serve in between
 	extra  extra         // how much longer than its TTL a name may stay closed
+	places time.Duration // how long waiters that have died in an earlier round may keep a name closed
 
 	overlaps bool // its page says that the safe faults too may lead to two holders: they are counted
 }

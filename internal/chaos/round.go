@@ -149,7 +149,7 @@ func (r *round) judge(length time.Duration) *history.History {
 	h.Judge(history.Rules{
 		TwoHolders:     r.kind.overlaps || happened(r.kind.unsafe...), // as the engine's page says
 		IgnoreMinHolds: r.ahead != 0 || happened(clock, back),         // they end early or late, as the page says
-		Closed:         closed, Search: search,
+		Closed:         closed + r.kind.places, Search: search,
 		// A server that has restarted may have to wait, and a grant that a worker did not receive closes
 		// a name for a TTL.
 		Recovery: r.TTL + r.extra(),
