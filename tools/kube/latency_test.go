@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/klog/v2"
 
 	"github.com/fencelock/fencelock"
 )
@@ -24,6 +26,7 @@ func TestLatency(t *testing.T) {
 	alone, handed := fencelockTimes(t, where)
 	logTimes(t, "fencelock: acquire and release", alone)
 	logTimes(t, "fencelock: hand-over", handed)
+	klog.SetLogger(logr.Discard())
 	client := kubernetes.NewForConfigOrDie(s.login(locksToken))
 	for name, p := range map[string]periods{
 		"client-go, RetryPeriod 100 ms": {2 * time.Second, 1200 * time.Millisecond, 100 * time.Millisecond},
