@@ -142,7 +142,7 @@ slow: cc redis postgres haproxy minio ## repeat engine and fault tests many time
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./internal/testkit/engines ./redlock/... ./cron/... ./election/... ./semaphore/... ./idempotent/... ./optimistic/... ./ratelimit/... ./cmd/... ./examples/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters" ./sqlrecords ./redislock ./recordlock
+	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./sqlrecords ./redislock ./recordlock ./kubelock ./s3records
 	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./cmd/fencelock/internal/nemesis
 	FENCELOCK_SLOW=1 $(MAKE) stores kube
 

@@ -89,3 +89,14 @@ func TestLocks(t *testing.T) {
 		return lockWorld{&site{Server: kubetest.Start(t)}}
 	}})
 }
+
+// TestHolderGone measures when the lock of a holder that is gone is granted to a waiter.
+func TestHolderGone(t *testing.T) {
+	t.Parallel()
+	s := kubetest.Start(t)
+	examtest.Gone(t, examtest.Links(s.Server.Listener.Addr().String(), func(t testing.TB, addr string) driver.Engine {
+		e := recordlock.New(open("http://"+addr), nil)
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}))
+}

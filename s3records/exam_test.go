@@ -2,12 +2,15 @@ package s3records_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/recordlock"
 	"github.com/fencelock/fencelock/s3records"
 )
 
@@ -59,4 +62,15 @@ func TestExam(t *testing.T) {
 		s.Page = 7
 		return &world{server: s, locks: memlock.New(nil)}
 	}})
+}
+
+// TestHolderGone measures when the lock of a holder that is gone is granted to a waiter.
+func TestHolderGone(t *testing.T) {
+	login(t)
+	s := objecttest.Start(t)
+	examtest.Gone(t, examtest.Links(strings.Trim(s.URL, "htp:/"), func(t testing.TB, addr string) driver.Engine {
+		e := recordlock.New(s3records.New("bucket", &s3records.Config{Endpoint: "http://" + addr}), nil)
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}))
 }

@@ -91,3 +91,16 @@ func TestLocks(t *testing.T) {
 		})
 	}
 }
+
+// TestHolderGone measures when the lock of a holder that is gone is granted to a waiter.
+func TestHolderGone(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, s *server) {
+		table := s.table(t)
+		examtest.Gone(t, examtest.Links(s.addr, func(t testing.TB, addr string) driver.Engine {
+			e := openLocks(s.driver, s.dialect, s.dsn(addr, nil)+" "+table)
+			t.Cleanup(func() { _ = e.(lockProcess).Close() })
+			return e
+		}))
+	})
+}

@@ -114,7 +114,7 @@ var rooms = []room{
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "internal/testkit/evidence/", imports: []string{"internal/testkit/evidence", "internal/testkit/sim"}},
-	{folder: "internal/testkit/examtest", imports: []string{".", "driver", "driver/drivertest", "memlock"}},
+	{folder: "internal/testkit/examtest", imports: []string{".", "driver", "driver/drivertest", "internal/faults", "memlock"}},
 	{folder: "internal/testkit/hosttest", imports: []string{}},
 	{folder: "internal/testkit/mariadbtest", imports: []string{"internal/freeze", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},

@@ -6,9 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
+	"github.com/fencelock/fencelock/recordlock"
 )
 
 // world is a prefix on a server with locks, whose clients are processes.
@@ -81,4 +83,15 @@ func suite(t *testing.T, versions bool) {
 			})
 		}
 	}
+}
+
+// TestHolderGone measures when the lock of a holder that is gone is granted to a waiter.
+func TestHolderGone(t *testing.T) {
+	t.Parallel()
+	s := start(t, build(t))
+	examtest.Gone(t, examtest.Links(s.addr, func(t testing.TB, addr string) driver.Engine {
+		e := recordlock.New(recordsAt("http://"+addr+" gone/"), nil)
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}))
 }

@@ -19,9 +19,12 @@ import (
 func TestMain(m *testing.M) {
 	serveMember()
 	serveWorker()
-	proc.Main(map[string]func(string) driver.Engine{"etcd": openEtcdLocks, "nats": openNATSLocks})
+	proc.Main(openLocks)
 	os.Exit(m.Run())
 }
+
+// openLocks opens locks, by the kind of the store.
+var openLocks = map[string]func(where string) driver.Engine{"etcd": openEtcdLocks, "nats": openNATSLocks}
 
 // store is one kind of store.
 type store struct {
@@ -153,4 +156,17 @@ type closing struct {
 func (c closing) Close() error {
 	defer c.close()
 	return c.Engine.Close()
+}
+
+// TestHolderGone measures when the lock of a holder that is gone is granted to a waiter.
+func TestHolderGone(t *testing.T) {
+	forEach(t, func(t *testing.T, s store) {
+		c := s.start(t, 1)
+		s.open(t, c, "part")
+		examtest.Gone(t, examtest.Links(c.addrs()[0], func(t testing.TB, addr string) driver.Engine {
+			e := openLocks[s.kind](addr + " part").(closing)
+			t.Cleanup(func() { _ = e.Close() })
+			return e
+		}))
+	})
 }

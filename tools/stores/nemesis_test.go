@@ -18,7 +18,6 @@ import (
 	"github.com/fencelock/fencelock/chaostest"
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/chaostest/record"
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/retry"
 )
@@ -41,8 +40,7 @@ func serveWorker() {
 		fmt.Fprintln(os.Stderr, "worker:", err, scan)
 		os.Exit(1)
 	}
-	open := map[string]func(string) driver.Engine{"etcd": openEtcdLocks, "nats": openNATSLocks}[kind]
-	locks := fencelock.New(open(where), &fencelock.Config{Tracer: record.Tracer(writer)})
+	locks := fencelock.New(openLocks[kind](where), &fencelock.Config{Tracer: record.Tracer(writer)})
 	go work(locks, func() string { return "long" }, 3*time.Second) // all end with the process
 	for range 3 {
 		go work(locks, func() string { return fmt.Sprint("job-", rand.N(2)) }, 5*time.Millisecond)
