@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/fencelock/fencelock/driver"
@@ -20,11 +18,10 @@ import (
 
 // bucket is a bucket that exists and is fit for records.
 type bucket struct {
-	js      jetstream.JetStream
+	*Records
 	stream  jetstream.Stream
 	kv      jetstream.KeyValue
-	subject string // of the key ""
-	seen    *marks
+	subject string // of the key "", for writes
 }
 
 // markerLife is how long a message remains that says that a record has expired. Watches need it.
@@ -40,15 +37,15 @@ func (r *Records) Init(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	_, err := r.js.CreateStream(limited, jetstream.StreamConfig{
-		Name: "KV_" + r.bucket, Subjects: []string{"$KV." + r.bucket + ".>"}, Description: "records of fencelock",
+		Name: "KV_" + r.name, Subjects: []string{"$KV." + r.name + ".>"}, Description: "records of fencelock",
 		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1, Discard: jetstream.DiscardNew,
 		Storage: jetstream.FileStorage, Replicas: r.replicas, AllowRollup: true, DenyDelete: true,
 		AllowMsgTTL: true, SubjectDeleteMarkerTTL: markerLife, FirstSeq: uint64(time.Now().UnixMicro()),
 	})
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return failure(err)
+	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		_, err = r.open(limited)
 	}
-	return r.call(ctx, func(context.Context, *bucket) error { return nil })
+	return failure(err)
 }
 
 // open returns the bucket. It checks it once.
@@ -56,18 +53,18 @@ func (r *Records) open(ctx context.Context) (*bucket, error) {
 	if b := r.opened.Load(); b != nil {
 		return b, nil
 	}
-	kv, err := r.js.KeyValue(ctx, r.bucket)
+	kv, err := r.js.KeyValue(ctx, r.name)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := r.js.Stream(ctx, "KV_"+r.bucket)
+	stream, err := r.js.Stream(ctx, "KV_"+r.name)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.check(stream.CachedInfo().Config); err != nil {
-		return nil, err
+	if wrong := unfit(stream.CachedInfo().Config); wrong != "" {
+		return nil, fmt.Errorf("%w: the bucket %q %s; Init creates one that fits", driver.ErrConfig, r.name, wrong)
 	}
-	b := &bucket{js: r.js, stream: stream, kv: kv, subject: "$KV." + r.bucket + ".", seen: &r.seen}
+	b := &bucket{r, stream, kv, "$KV." + r.name + "."}
 	switch with := r.js.Options(); {
 	case with.Domain != "":
 		b.subject = "$JS." + with.Domain + ".API." + b.subject
@@ -78,26 +75,24 @@ func (r *Records) open(ctx context.Context) (*bucket, error) {
 	return b, nil
 }
 
-// check returns an ErrConfig if the settings of a bucket lose records, or if it has no TTLs.
-func (r *Records) check(c jetstream.StreamConfig) error {
-	wrong := ""
+// unfit returns which settings of a bucket lose records, or that it has no TTLs. It returns "" if the
+// bucket is fit.
+func unfit(c jetstream.StreamConfig) string {
 	switch {
 	case c.MaxAge != 0:
-		wrong = "has a TTL for all records (max age): set it to 0"
+		return "has a TTL for all records (max age): set it to 0"
 	case c.Storage != jetstream.FileStorage:
-		wrong = "is stored in memory, which a restart loses"
+		return "is stored in memory, which a restart loses"
 	case c.Mirror != nil || len(c.Sources) > 0:
-		wrong = "copies another one"
+		return "copies another one"
 	case c.Discard != jetstream.DiscardNew:
-		wrong = "discards old records if it is full"
+		return "discards old records if it is full"
 	case !c.AllowMsgTTL || c.SubjectDeleteMarkerTTL == 0:
-		wrong = "has no TTLs of messages, or no markers of those that have expired"
+		return "has no TTLs of messages, or no markers of those that have expired"
 	case c.AllowDirect:
-		wrong = "allows direct reads, which may be old"
-	default:
-		return nil
+		return "allows direct reads, which may be old"
 	}
-	return fmt.Errorf("%w: the bucket %q %s; Init creates one that fits", driver.ErrConfig, r.bucket, wrong)
+	return ""
 }
 
 // put stores a value if the last message of the key has a sequence number, which is 0 if there is
@@ -105,9 +100,9 @@ func (r *Records) check(c jetstream.StreamConfig) error {
 func (b *bucket) put(ctx context.Context, key string, value []byte, last uint64, ttl time.Duration) (version string, err error) {
 	with := []jetstream.PublishOpt{jetstream.WithExpectLastSequencePerSubject(last)}
 	if ttl > 0 {
-		with = append(with, jetstream.WithMsgTTL((ttl+time.Second-1)/time.Second*time.Second))
+		with = append(with, jetstream.WithMsgTTL((ttl + time.Second - 1).Truncate(time.Second)))
 	}
-	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: b.subject + encode(key), Header: nats.Header{}, Data: value}, with...)
+	ack, err := b.js.Publish(ctx, b.subject+encode(key), value, with...)
 	if err != nil {
 		return "", err
 	}
@@ -118,25 +113,22 @@ func (b *bucket) put(ctx context.Context, key string, value []byte, last uint64,
 // read returns a record and the sequence number of the last message of its key: of the record, of a
 // marker that there is none, or 0. An old answer is asked for again for a second.
 func (b *bucket) read(ctx context.Context, key string) (rec driver.Record, last uint64, err error) {
-	rec = driver.Record{Key: key}
-	var msg *jetstream.RawStreamMsg
 	pause := retry.NewBackoff(10*time.Millisecond, 100*time.Millisecond)
 	for begun := time.Now(); ; {
-		msg, err = b.stream.GetLastMsgForSubject(ctx, "$KV."+b.kv.Bucket()+"."+encode(key))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			msg, err = &jetstream.RawStreamMsg{}, nil
-		}
-		if err != nil {
+		rec = driver.Record{Key: key}
+		msg, err := b.stream.GetLastMsgForSubject(ctx, "$KV."+b.name+"."+encode(key))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			msg = &jetstream.RawStreamMsg{}
+		case err != nil:
 			return rec, 0, err
+		case msg.Header.Get("KV-Operation") == "" && msg.Header.Get(jetstream.MarkerReasonHeader) == "":
+			rec.Value, rec.Version = msg.Data, versionOf(msg.Sequence)
 		}
 		if b.seen.pass(key, msg.Sequence, time.Since(begun) > time.Second) || !pause.Wait(ctx) {
-			break
+			return rec, msg.Sequence, nil
 		}
 	}
-	if msg.Sequence > 0 && msg.Header.Get("KV-Operation") == "" && msg.Header.Get(jetstream.MarkerReasonHeader) == "" {
-		rec.Value, rec.Version = msg.Data, versionOf(msg.Sequence)
-	}
-	return rec, msg.Sequence, nil
 }
 
 // list returns the records whose keys have a prefix.
@@ -153,29 +145,19 @@ func (b *bucket) list(ctx context.Context, prefix string) (list []driver.Record,
 			return list, nil
 		}
 		if key, ok := decode(entry.Key()); ok && strings.HasPrefix(key, prefix) {
-			list = append(list, recordOf(key, entry))
+			list = append(list, driver.Record{Key: key, Value: entry.Value(), Version: versionOf(entry.Revision())})
 		}
 	}
 	return nil, errors.Join(errors.New("the list is incomplete"), ctx.Err())
 }
 
-// recordOf returns the record of an entry, which may be a marker.
-func recordOf(key string, entry jetstream.KeyValueEntry) driver.Record {
-	if entry.Operation() != jetstream.KeyValuePut {
-		return driver.Record{Key: key}
-	}
-	return driver.Record{Key: key, Value: entry.Value(), Version: versionOf(entry.Revision())}
-}
-
 func versionOf(sequence uint64) string { return strconv.FormatUint(sequence, 10) }
 
-// special is what keys of NATS must not contain, and "." and "=", which have meanings.
-var special = regexp.MustCompile(`[^A-Za-z0-9/_-]`)
+// plain makes a key for NATS, which must not contain ".", of one in a URL. "=" has a meaning then.
+var plain = strings.NewReplacer("%2F", "/", "%", "=", "+", "=20", ".", "=2E", "~", "=7E")
 
 // encode returns the key of a record in the bucket.
-func encode(key string) string {
-	return special.ReplaceAllStringFunc(key, func(c string) string { return "=" + strings.ReplaceAll(fmt.Sprintf("% X", c), " ", "=") })
-}
+func encode(key string) string { return plain.Replace(url.QueryEscape(key)) }
 
 // decode reverses encode. It reports whether encode has made the text.
 func decode(text string) (key string, ok bool) {

@@ -51,7 +51,7 @@ type Config struct {
 // Records stores records in a bucket. It is safe for concurrent use.
 type Records struct {
 	js       jetstream.JetStream
-	bucket   string
+	name     string // of the bucket
 	replicas int
 	limit    time.Duration
 	opened   atomic.Pointer[bucket] // nil until the bucket has been checked
@@ -65,133 +65,110 @@ func New(js jetstream.JetStream, bucket string, cfg *Config) *Records {
 	if cfg == nil {
 		cfg = &Config{}
 	}
-	return &Records{js: js, bucket: bucket, replicas: cmp.Or(cfg.Replicas, 1), limit: cmp.Or(cfg.Timeout, 5*time.Second)}
+	return &Records{js: js, name: bucket, replicas: cmp.Or(cfg.Replicas, 1), limit: cmp.Or(cfg.Timeout, 5*time.Second)}
 }
 
 // Get implements driver.Records. The leader of the stream answers. A server that was the leader before
 // may answer, too: an answer that is older than one before it is asked for again, for a second.
-func (r *Records) Get(ctx context.Context, key string) (rec driver.Record, err error) {
+func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
-	err = r.call(ctx, func(ctx context.Context, b *bucket) error {
-		rec, _, err = b.read(ctx, key)
-		return err
+	return call(ctx, r, func(ctx context.Context, b *bucket) (driver.Record, error) {
+		rec, _, err := b.read(ctx, key)
+		return rec, err
 	})
-	return rec, err
 }
 
 // Swap implements driver.Records. The TTL is rounded up to seconds.
-func (r *Records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (next string, err error) {
+func (r *Records) Swap(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
-	err = r.call(ctx, func(ctx context.Context, b *bucket) error {
+	return call(ctx, r, func(ctx context.Context, b *bucket) (string, error) {
 		last, err := strconv.ParseUint(cmp.Or(version, "0"), 10, 64)
 		if err != nil || (last == 0) != (version == "") {
-			return driver.ErrConflict
+			return "", driver.ErrConflict
 		}
-		for {
-			next, err = b.put(ctx, key, value, last, ttl)
-			if version != "" || err == nil || !errors.Is(failure(err), driver.ErrConflict) {
-				return err
-			}
+		next, err := b.put(ctx, key, value, last, ttl)
+		for version == "" && errors.Is(failure(err), driver.ErrConflict) {
 			// There may be a marker of a record that has expired or was deleted.
-			var rec driver.Record
-			if rec, last, err = b.read(ctx, key); err != nil {
-				return err
+			rec, last, failed := b.read(ctx, key)
+			if failed != nil || rec.Version != "" {
+				return "", cmp.Or(failed, err)
 			}
-			if rec.Version != "" {
-				return driver.ErrConflict
-			}
+			next, err = b.put(ctx, key, value, last, ttl)
 		}
+		return next, err
 	})
-	return next, err
 }
 
 // List implements driver.Records. It reads the whole bucket, from a server that may be behind the
 // leader for a moment.
-func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
-	err = r.call(ctx, func(ctx context.Context, b *bucket) error {
-		list, err = b.list(ctx, prefix)
-		return err
-	})
-	return list, err
+func (r *Records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
+	return call(ctx, r, func(ctx context.Context, b *bucket) ([]driver.Record, error) { return b.list(ctx, prefix) })
 }
 
 // Clock implements driver.Records with the clock of the stream's leader.
 func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	err = r.call(ctx, func(ctx context.Context, b *bucket) error {
-		info, err := b.stream.Info(ctx)
-		if err == nil {
-			earliest = info.TimeStamp
-		}
-		return err
-	})
-	return earliest, earliest, err
+	info, err := call(ctx, r, func(ctx context.Context, b *bucket) (*jetstream.StreamInfo, error) { return b.stream.Info(ctx) })
+	if err != nil {
+		return earliest, latest, err
+	}
+	return info.TimeStamp, info.TimeStamp, nil
 }
 
-// Await implements driver.Awaiter with an ephemeral consumer, which begins with the current record.
+// Await implements driver.Awaiter. An ephemeral consumer reports the last change of the key, if there
+// was one, and those to come. It may be on a server that is behind the leader.
 func (r *Records) Await(ctx context.Context, key, version string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the watch
-	var w jetstream.KeyWatcher
-	err := r.call(ctx, func(limited context.Context, b *bucket) (err error) {
+	w, err := call(ctx, r, func(limited context.Context, b *bucket) (jetstream.KeyWatcher, error) {
 		defer context.AfterFunc(limited, cancel)()
-		w, err = b.kv.Watch(watching, encode(key))
-		return err
+		return b.kv.Watch(watching, encode(key))
 	})
 	if err != nil {
 		return driver.Record{}, err
 	}
-	for got, rec := false, (driver.Record{}); ; {
-		entry, open := <-w.Updates()
+	for entry := range w.Updates() {
+		rec := driver.Record{Key: key}
 		switch {
-		case ctx.Err() != nil:
-			return driver.Record{}, ctx.Err()
-		case !open:
-			return driver.Record{}, failure(errors.New("the watch has ended"))
-		case entry == nil && got: // the end of what was there
-		case entry == nil: // nothing was there, at a server that may be behind the leader
-			if rec, err = r.Get(ctx, key); err != nil {
-				return driver.Record{}, cmp.Or(ctx.Err(), err)
-			}
+		case entry == nil: // the end of what was there
+			rec, err = r.Get(ctx, key)
 		case !r.seen.pass(key, entry.Revision(), false):
 			continue
-		default:
-			got, rec = true, recordOf(key, entry)
+		case entry.Operation() == jetstream.KeyValuePut:
+			rec.Value, rec.Version = entry.Value(), versionOf(entry.Revision())
 		}
-		if rec.Version != version {
-			return rec, nil
+		if err != nil || rec.Version != version {
+			return rec, cmp.Or(ctx.Err(), err)
 		}
 	}
+	return driver.Record{}, cmp.Or(ctx.Err(), failure(errors.New("the watch has ended")))
 }
 
 // call makes one request, and checks the bucket before the first one.
-func (r *Records) call(ctx context.Context, request func(context.Context, *bucket) error) error {
+func call[T any](ctx context.Context, r *Records, request func(context.Context, *bucket) (T, error)) (result T, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return result, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	b, err := r.open(ctx)
 	if err == nil {
-		err = request(ctx, b)
+		result, err = request(ctx, b)
 	}
-	if err != nil {
-		return failure(err)
-	}
-	return nil
+	return result, failure(err)
 }
 
 // failure converts an error of the client.
 func failure(err error) error {
 	kind, hint := driver.ErrUnavailable, ""
 	switch refusal, _ := errors.AsType[*jetstream.APIError](err); {
-	case errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrConfig):
+	case err == nil || errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrConfig):
 		return err
 	case refusal != nil && (refusal.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refusal.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return driver.ErrConflict
