@@ -258,21 +258,27 @@ func temporary(body []byte) (keys, error) {
 	return keys{answer.AccessKeyID, answer.SecretAccessKey, answer.Token, answer.Expiration}, nil
 }
 
-// ask sends a request and returns the body of a successful answer.
+// ask sends a request and returns the body of its answer. The query of an address may be a secret, so
+// errors do not have it.
 func (l *Login) ask(ctx context.Context, method, address string, header http.Header, body string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, errors.New("the URL of the service that has the login is invalid")
 	}
 	r.Header = header
+	where := *r.URL
+	where.RawQuery, where.Fragment = "", ""
 	answer, err := l.client.Do(r)
+	if wrong, ok := errors.AsType[*url.Error](err); ok {
+		err = wrong.Err // without the address
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", where.Redacted(), err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err == nil && answer.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s: %s", r.URL.Redacted(), answer.Status)
+		err = fmt.Errorf("%s: %s", where.Redacted(), answer.Status)
 	}
 	return text, err
 }

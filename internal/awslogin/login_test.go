@@ -195,3 +195,20 @@ func TestNone(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestSecretAddress: errors do not repeat the query of an address, whatever goes wrong.
+func TestSecretAddress(t *testing.T) {
+	address, _ := sources(t, time.Hour)
+	for what, address := range map[string]string{
+		"refused":   address + "/none",
+		"no answer": "http://user:hunter2@127.0.0.1:1/none",
+		"no URL":    "http://127.0.0.1:port/none",
+		"no scheme": "127.0.0.1/none",
+	} {
+		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address+"?token=hunter2#hunter2")
+		_, err := New(http.DefaultClient, "s3", "").current(t.Context())
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
