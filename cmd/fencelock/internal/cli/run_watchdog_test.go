@@ -3,8 +3,10 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +25,7 @@ type wrapped struct {
 	*exec.Cmd
 	pids              string // the file from which child and grandchild are read
 	child, grandchild int
+	said              *bytes.Buffer // what it has printed, to be read after Wait
 }
 
 // startWrapped runs a command that is a shell with a child.
@@ -38,8 +41,8 @@ func startWrapped(t *testing.T, verb, url string, flags ...string) wrapped {
 	args := append([]string{verb, "--url", url}, flags...)
 	script := `sleep 600 & echo $$ $! >"$0.new"; mv "$0.new" "$0"; wait`
 	args = append(args, "x", "--", "sh", "-c", script, pids)
-	w := wrapped{Cmd: exec.Command("fencelock", args...), pids: pids}
-	w.Stderr = t.Output()
+	w := wrapped{Cmd: exec.Command("fencelock", args...), pids: pids, said: new(bytes.Buffer)}
+	w.Stderr = io.MultiWriter(t.Output(), w.said)
 	must(t, w.Start())
 	t.Cleanup(func() { w.Process.Kill() })
 	eventually(t, "the command starts", w.started)
@@ -111,6 +114,9 @@ func TestRunWrapperFrozen(t *testing.T) {
 	var exit *exec.ExitError
 	if err := run.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
 		t.Fatalf("got %v, want exit status 76", err)
+	}
+	if n := strings.Count(run.said.String(), "lost"); n != 1 {
+		t.Errorf("the loss was reported %d times", n)
 	}
 	eventually(t, "the command of another term starts", func() bool { return elect.started() && runs(elect.child) })
 }

@@ -92,6 +92,9 @@ func (p *Process) stuck() bool { return p.over && p.denied > 0 }
 // onLoss sends Signal to all processes and schedules the kill: KillAfter later, but before the
 // lease expires.
 func (p *Process) onLoss() {
+	if p.lost { // resume has noticed it, and killed them
+		return
+	}
 	p.lost = true
 	cause := context.Cause(p.Lock.Context())
 	if p.IgnoreLoss {
@@ -288,9 +291,12 @@ func (p *Process) onSignal(sig os.Signal) {
 // was stopped, nothing renewed the lock.
 func (p *Process) resume() {
 	if err := p.Lock.Err(); err != nil && !p.IgnoreLoss {
-		p.lost = true
 		p.killAll()
-		p.Say("%v; killing the command", err)
+		if !p.lost { // otherwise it has been reported
+			p.lost = true
+			p.leaveLater()
+			p.Say("%v; killing the command", err)
+		}
 		return
 	}
 	p.Terminal.giveAgain(p.pid)
