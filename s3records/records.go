@@ -55,8 +55,8 @@ type Config struct {
 	// Prefix is put before all object keys. It may contain slashes. No other objects may have it.
 	Prefix string
 
-	// Timeout limits each call, with all its attempts, each of which may take a third of it. 0 means
-	// 5 seconds.
+	// Timeout limits each call, with all its attempts, each of which may take a third of it. List
+	// makes many requests, and it limits each of these. 0 means 5 seconds.
 	Timeout time.Duration
 
 	// Client sends the requests. It must not repeat a PUT. Nil means a client of its own, with
