@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,39 @@ func TestAwait(t *testing.T) {
 		s.server.Delete("shop", name)
 		if rec := <-done; rec.Version != "" {
 			s.Errorf("the record of a deleted object is %+v", rec)
+		}
+	})
+}
+
+// TestEndedWatches: a waiter does not flood a server that ends each watch at once, and still finds a
+// change.
+func TestEndedWatches(t *testing.T) {
+	play(t, func(s scene) {
+		r := s.records()
+		version := s.put(r, "key", "before", "", 0)
+		var watches atomic.Int64
+		s.server.Intercept(func(_ http.ResponseWriter, q *http.Request, _ func()) bool {
+			if q.URL.Query().Has("watch") {
+				watches.Add(1)
+			}
+			return q.URL.Query().Has("watch") // with an empty answer
+		})
+		found := make(chan driver.Record)
+		go func() { // ends with the change
+			rec, err := r.Await(s.Context(), "key", version)
+			if err != nil {
+				s.Error(err)
+			}
+			found <- rec
+		}()
+		time.Sleep(time.Minute)
+		if n := watches.Load(); n < 20 || n > 120 {
+			s.Errorf("%d watches in a minute", n)
+		}
+		s.put(r, "key", "after", version, 0)
+		changed := time.Now()
+		if rec := <-found; string(rec.Value) != "after" || time.Since(changed) > 3*time.Second {
+			s.Errorf("the record is %+v after %v", rec, time.Since(changed))
 		}
 	})
 }

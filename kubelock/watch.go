@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // Await implements driver.Awaiter by a watch from the version. A watch lasts a minute at most, and a
@@ -16,6 +17,7 @@ func (r *Records) Await(ctx context.Context, key, from string) (driver.Record, e
 	if old.Expires != 0 {
 		wait = time.Second
 	}
+	pause := retry.NewBackoff(10*time.Millisecond, 2*time.Second)
 	for revision := old.Resource; ; revision = "" {
 		if revision == "" {
 			var rec driver.Record
@@ -27,6 +29,7 @@ func (r *Records) Await(ctx context.Context, key, from string) (driver.Record, e
 				return rec, err
 			}
 		}
+		begun := time.Now()
 		o, err := r.api.Watch(ctx, r.objectName(key), revision, wait)
 		switch {
 		case ctx.Err() != nil:
@@ -38,6 +41,8 @@ func (r *Records) Await(ctx context.Context, key, from string) (driver.Record, e
 		case o != nil:
 			rec, _, err := r.record(key, o, time.Time{}) // what was written now has not expired
 			return rec, err
+		case time.Since(begun) < time.Second:
+			pause.Wait(ctx) // a proxy may end each watch at once
 		}
 	}
 }
