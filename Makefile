@@ -132,7 +132,7 @@ kube: ## kubelock on a real kube-apiserver, which this builds, and beside the le
 	cd tools/kube && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) build -ldflags='-s -w' -o "$$dir/etcd" go.etcd.io/etcd/server/v3 && \
 	$(GO) build -ldflags='-s -w' -o "$$dir/kube-apiserver" k8s.io/kubernetes/cmd/kube-apiserver && \
-	$(GO) vet . && KUBE_BIN="$$dir" $(GO) test $(LINK) -count=1 -timeout 40m -v .
+	$(GO) vet . && KUBE_BIN="$$dir" $(GO) test $(LINK) -count=1 -timeout 60m -v .
 
 .PHONY: slow
 slow: cc redis postgres haproxy minio ## repeat engine and fault tests many times, to find rare failures
