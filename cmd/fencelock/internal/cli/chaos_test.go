@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -166,6 +167,16 @@ func TestChaosLeavesNothingOnKubernetes(t *testing.T) {
 			t.Errorf("the prefix %s: exit code %d: %s", prefix, code, stderr)
 		}
 	}
+	server.Intercept(func(w http.ResponseWriter, r *http.Request, _ func()) bool {
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return r.Method == http.MethodDelete
+	})
+	if _, stderr, code := chaosRun(t, "--url", url); code != exitUnavailable || !strings.Contains(stderr, "403") || len(server.Names()) != len(before) {
+		t.Errorf("without the right to delete: exit code %d, objects %q: %s", code, server.Names(), stderr)
+	}
+	server.Intercept(nil)
 	must(t, os.WriteFile(dir+"/token", []byte("old"), 0o600))
 	if _, stderr, code := chaosRun(t, "--url", url); code != exitUnavailable || !strings.Contains(stderr, "401") {
 		t.Errorf("a wrong token: exit code %d: %s", code, stderr)

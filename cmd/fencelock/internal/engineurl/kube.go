@@ -5,6 +5,7 @@ package engineurl
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -118,6 +119,9 @@ const kubePage, kubePatience = "500", 15 * time.Second
 func (t *kubeTarget) sweep(ctx context.Context, remove bool) (n int, err error) {
 	defer t.transport.CloseIdleConnections()
 	api := kubeapi.New(t.login, &http.Client{Transport: t.transport, Timeout: cmp.Or(t.timeout, kubePatience)})
+	if err := mayDelete(ctx, api); err != nil {
+		return 0, err
+	}
 	query := url.Values{"limit": {kubePage}}
 	for {
 		page, _, err := api.List(ctx, query)
@@ -141,6 +145,16 @@ func (t *kubeTarget) sweep(ctx context.Context, remove bool) (n int, err error) 
 		}
 		query.Set("continue", page.Metadata.Continue)
 	}
+}
+
+// mayDelete returns an error unless the account may delete objects, without which a run would leave
+// them. The rights are checked before it is found that this one does not exist.
+func mayDelete(ctx context.Context, api *kubeapi.API) error {
+	err := api.Remove(ctx, kubeapi.Metadata{Name: "fencelock-" + strings.ToLower(rand.Text())})
+	if err == nil || errors.Is(err, kubeapi.ErrAbsent) {
+		return nil
+	}
+	return fmt.Errorf("delete a Lease object that does not exist: %w", err)
 }
 
 // kubeKey is the annotation with the key of an object, and kubeLocks begins the keys of locks.
