@@ -46,29 +46,6 @@ func openLocks(name string, dialect sqlrecords.Dialect, where string) driver.Eng
 	return lockProcess{recordlock.New(sqlrecords.New(db, dialect, &sqlrecords.Config{Table: table}), nil), db}
 }
 
-// lockWorld is a table with locks, whose clients are processes.
-type lockWorld struct {
-	*server
-	name  string // of the table
-	alone bool   // nobody else uses the server
-}
-
-func (w lockWorld) Client(t testing.TB) drivertest.Client {
-	return proc.Start(t, w.driver, w.dsn(w.addr, nil)+" "+w.name)
-}
-
-func (w lockWorld) Restart(t testing.TB) { w.must(t); w.restart(t) }
-func (w lockWorld) Cut(t testing.TB)     { w.must(t); w.freeze(t) }
-func (w lockWorld) Mend(t testing.TB)    { w.thaw(t) }
-
-// must fails the case unless it may stop the server.
-func (w lockWorld) must(t testing.TB) {
-	t.Helper()
-	if !w.alone {
-		t.Fatal("this case stops a server that others use: name it in examtest")
-	}
-}
-
 // TestLocks runs the conformance suite on locks in a table of each dialect. The dialects differ only in
 // the records, whose suite runs on both.
 func TestLocks(t *testing.T) {
@@ -79,15 +56,16 @@ func TestLocks(t *testing.T) {
 			if name != "MariaDB" && os.Getenv("FENCELOCK_SLOW") == "" {
 				t.Skip("make slow runs it: the suite of locks on MariaDB, and that of records here, test the same code")
 			}
-			common := start(t)
-			examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
-				w := lockWorld{server: common, alone: examtest.Stops(t)}
-				if w.alone {
-					w.server = start(t)
+			examtest.Locks(t, func(t testing.TB) examtest.Server {
+				s := start(t)
+				return examtest.Server{
+					Place: func(t testing.TB) func(testing.TB) drivertest.Client {
+						where := s.dsn(s.addr, nil) + " " + s.table(t)
+						return func(t testing.TB) drivertest.Client { return proc.Start(t, s.driver, where) }
+					},
+					Restart: func(t testing.TB) { s.restart(t) }, Freeze: func(t testing.TB) { s.freeze(t) }, Thaw: func(t testing.TB) { s.thaw(t) },
 				}
-				w.name = w.table(t)
-				return w
-			}})
+			}, nil)
 		})
 	}
 }

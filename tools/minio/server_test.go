@@ -91,7 +91,7 @@ type server struct {
 }
 
 // start starts a server, which ends with the test.
-func start(t *testing.T, program string) *server {
+func start(t testing.TB, program string) *server {
 	t.Helper()
 	s := &server{program: program, dir: hosttest.Dir(t, "fencelock-minio-data-"), addr: fmt.Sprintf("127.0.0.1:%d", hosttest.FreePort(t))}
 	if err := os.Mkdir(filepath.Join(s.dir, "locks"), 0o755); err != nil {
@@ -137,7 +137,7 @@ func (s *server) kill() {
 
 // do sends a signed request to a service of the server, and returns the body of its answer. A server
 // that has just started may refuse it for a while.
-func (s *server) do(t *testing.T, service, method, path, body string) string {
+func (s *server) do(t testing.TB, service, method, path, body string) string {
 	t.Helper()
 	for range 100 {
 		status, text := s.ask(t, service, method, path, body)
@@ -154,7 +154,7 @@ func (s *server) do(t *testing.T, service, method, path, body string) string {
 }
 
 // ask sends a signed request.
-func (s *server) ask(t *testing.T, service, method, path, body string) (status int, answer string) {
+func (s *server) ask(t testing.TB, service, method, path, body string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.url()+path, strings.NewReader(body))
 	if err != nil {

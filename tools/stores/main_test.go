@@ -60,23 +60,12 @@ type recordWorld struct {
 }
 
 func (w recordWorld) Client(t testing.TB) drivertest.Client {
-	return recordClient{w.locks.Client(), w.store.open(t, w.cluster, partOf(t))}
+	return examtest.Store{Engine: w.locks.Client(), Stored: w.store.open(t, w.cluster, partOf(t))}
 }
 
 func (w recordWorld) Restart(t testing.TB) { w.restart(t) }
 func (w recordWorld) Cut(t testing.TB)     { w.freeze(t) }
 func (w recordWorld) Mend(t testing.TB)    { w.thaw(t) }
-
-// recordClient has the locks of a memory and the records of a store.
-type recordClient struct {
-	*memlock.Engine
-	records driver.Records
-}
-
-func (c recordClient) Records() driver.Records { return c.records }
-func (c recordClient) Kill(testing.TB)         { c.Engine.Kill() }
-func (c recordClient) Freeze(testing.TB)       { c.Engine.Freeze() }
-func (c recordClient) Thaw(testing.TB)         { c.Engine.Thaw() }
 
 // TestRecords runs the cases of the conformance suite that are about records.
 func TestRecords(t *testing.T) {
@@ -95,55 +84,25 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-// lockWorld is locks in a part of a store, whose clients are processes.
-type lockWorld struct {
-	*cluster
-	store store
-	alone bool // nobody else uses the cluster
-}
-
-func (w lockWorld) Client(t testing.TB) drivertest.Client {
-	part := partOf(t)
-	w.store.open(t, w.cluster, part)
-	return proc.Start(t, w.store.kind, strings.Join(w.addrs(), ",")+" "+part)
-}
-
-func (w lockWorld) Restart(t testing.TB) { w.must(t); w.restart(t) }
-func (w lockWorld) Cut(t testing.TB)     { w.must(t); w.freeze(t) }
-func (w lockWorld) Mend(t testing.TB)    { w.thaw(t) }
-
-// must fails the case unless it may stop the cluster.
-func (w lockWorld) must(t testing.TB) {
-	t.Helper()
-	if !w.alone {
-		t.Fatal("this case stops servers that others use: name it in examtest")
-	}
-}
-
 // TestLocks runs the conformance suite on locks in records.
 func TestLocks(t *testing.T) {
 	forEach(t, func(t *testing.T, s store) {
-		common := s.start(t, 1)
-		world := func(t testing.TB) drivertest.World {
-			w := lockWorld{cluster: common, store: s, alone: examtest.Stops(t)}
-			if w.alone {
-				w.cluster = s.start(t, 1)
-			}
-			return w
+		skip := map[string]string{}
+		if s.kind == "etcd" {
+			skip["adopt-ended"] = "etcd has no clock: a process without a past does not know that a lease has expired"
 		}
-		traits := world(t).Client(t).Traits()
-		for _, of := range drivertest.Cases() {
-			if !of.Needs(traits) {
-				continue
+		examtest.Locks(t, func(t testing.TB) examtest.Server {
+			c := s.start(t, 1)
+			return examtest.Server{
+				Place: func(t testing.TB) func(testing.TB) drivertest.Client {
+					part := partOf(t)
+					s.open(t, c, part)
+					where := strings.Join(c.addrs(), ",") + " " + part
+					return func(t testing.TB) drivertest.Client { return proc.Start(t, s.kind, where) }
+				},
+				Restart: func(t testing.TB) { c.restart(t) }, Freeze: func(t testing.TB) { c.freeze(t) }, Thaw: func(t testing.TB) { c.thaw(t) },
 			}
-			t.Run(of.Name, func(t *testing.T) {
-				if s.kind == "etcd" && of.Name == "adopt-ended" {
-					t.Skip("etcd has no clock: a process without a past does not know that a lease has expired")
-				}
-				t.Parallel()
-				of.Run(t, drivertest.Suite{World: world})
-			})
-		}
+		}, skip)
 	})
 }
 

@@ -1,8 +1,6 @@
 package examtest
 
 import (
-	"path"
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,13 +30,6 @@ func Records(t *testing.T, prefix string, s drivertest.Suite) {
 		t.Errorf("no case is called %s", prefix)
 	}
 }
-
-// stopping are the cases that stop the server of an engine whose locks are in records.
-var stopping = []string{"ended-context", "outage", "record-lasts", "record-outage", "resize-lasts", "token-increasing", "unreachable"}
-
-// Stops reports whether the case that t runs stops the server, so it needs one that no other case
-// uses.
-func Stops(t testing.TB) bool { return slices.Contains(stopping, path.Base(t.Name())) }
 
 // Store is a client with the records of a store. It has the locks of a memory, which some of the
 // cases about records take.
