@@ -151,7 +151,7 @@ func (c Config) kind() kind {
 	case "redis+cluster":
 		k.safe = append([]string{twice}, network...)
 		k.extra = func(_ time.Duration, workers int) time.Duration { return time.Duration(workers) * waiter }
-	case "mysql", "mariadb", "s3", "k8s":
+	case "mysql", "mariadb", "s3", "k8s", "etcd", "nats":
 		k.extra, k.places = recordsExtra, 6*time.Second
 	case "file":
 		k.extra = nil

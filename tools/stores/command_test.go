@@ -50,8 +50,12 @@ func TestCommand(t *testing.T) {
 			for range 2 { // the second time it prints the output of the first
 				run(0, "once", "once", "key", "--", "echo", "once")
 			}
+			run(0, "nothing is left", "chaos", "--url", url, "--for", "2s", "--prefix", "mine", "--out", t.TempDir())
+			run(0, "done", "run", "mine too", "--", "echo", "done") // its record remains
+			run(69, "in use: 1 keys", "chaos", "--url", url, "--prefix", "mine")
 			if s.kind == "etcd" {
 				requirePassword(t, c)
+				run(0, "nothing is left", "chaos", "--url", strings.Replace(url, "://", "://root:right@", 1), "--for", "1s", "--out", t.TempDir())
 				run(78, "user name is empty", "ls")
 				url = strings.Replace(url, "://", "://root:right@", 1)
 				run(0, "", "ls")

@@ -9,12 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/cli"
 	_ "github.com/fencelock/fencelock/cmd/fencelock/internal/early"
@@ -32,10 +34,14 @@ func main() {
 
 // openEtcd opens the records with the prefix that the path is; the default one if there is none.
 func openEtcd(s engineurl.Store) (engineurl.Records, func(), error) {
+	var options []grpc.DialOption
+	if s.Dial != nil {
+		options = append(options, grpc.WithContextDialer(s.Dial))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: s.Addrs, Username: s.User, Password: s.Password, TLS: s.TLS, DialTimeout: 4 * time.Second,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
-		Logger: zap.NewNop(), // errors are returned as well
+		DialOptions: options, Logger: zap.NewNop(), // errors are returned as well
 	})
 	if err != nil { // it has logged in, or has no answer
 		kind := driver.ErrConfig
@@ -71,6 +77,9 @@ func openNATS(s engineurl.Store) (engineurl.Records, func(), error) {
 	options.Timeout, options.MaxReconnect, options.ReconnectWait = time.Second, -1, 200*time.Millisecond
 	options.PingInterval, options.MaxPingsOut = 2*time.Second, 2
 	options.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {} // not to stderr; calls return errors as well
+	if s.Dial != nil {
+		options.CustomDialer = through(s.Dial)
+	}
 	conn, err := options.Connect()
 	if err != nil {
 		kind := driver.ErrUnavailable
@@ -89,4 +98,17 @@ func openNATS(s engineurl.Store) (engineurl.Records, func(), error) {
 		bucket = "fencelock"
 	}
 	return natsrecords.New(js, bucket, &natsrecords.Config{Replicas: s.Replicas, Timeout: s.Timeout}), conn.Close, nil
+}
+
+// through connects with a function.
+type through func(ctx context.Context, addr string) (net.Conn, error)
+
+// natsDialLimit limits an attempt to connect.
+const natsDialLimit = 2 * time.Second
+
+// Dial implements nats.CustomDialer.
+func (t through) Dial(_, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), natsDialLimit)
+	defer cancel()
+	return t(ctx, addr)
 }

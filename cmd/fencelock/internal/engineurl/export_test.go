@@ -44,8 +44,11 @@ func ParsePostgres(u *url.URL) (*pgxpool.Config, pglock.Config, time.Duration, e
 	return p.pool, p.engine, p.limit, nil
 }
 
-// ParseStore exports parseStore to the tests.
-var ParseStore = parseStore
+// ParseStore exports parseStore to the tests, and StorePart storePart.
+var (
+	ParseStore = parseStore
+	StorePart  = storePart
+)
 
 // ParseURL exports parseURL to the tests.
 var ParseURL = parseURL

@@ -20,8 +20,9 @@ import (
 )
 
 // A Part is a part of the locks of a URL that nothing else uses, for tests. On Redis it is all keys
-// with a prefix, on PostgreSQL and Kubernetes all names with a prefix, on MySQL a table, on S3 all
-// objects with a prefix, and on files a subdirectory. Count must be called before the part is used.
+// with a prefix, on PostgreSQL, Kubernetes, etcd and NATS all names with a prefix, on MySQL a table, on
+// S3 all objects with a prefix, and on files a subdirectory. Count must be called before the part is
+// used.
 type Part struct {
 	URL   string   // of the part; it may hold a password
 	New   bool     // its servers have to be declared new, since nothing is known about them under the prefix
@@ -80,7 +81,10 @@ func PartOf(raw, prefix string) (*Part, error) {
 	case "k8s":
 		return kubePart(u, prefix)
 	case "etcd", "nats":
-		return nil, fmt.Errorf("%s is not supported here", u.Scheme)
+		if open := stores[u.Scheme]; open != nil {
+			return storePart(u, open, prefix)
+		}
+		return nil, fmt.Errorf("%s is not supported here: %s", u.Scheme, installAll)
 	}
 	return nil, fmt.Errorf("%s has no servers that several processes share", u.Scheme)
 }

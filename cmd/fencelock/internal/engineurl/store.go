@@ -25,6 +25,7 @@ type Store struct {
 	Timeout        time.Duration // of a request; 0 means the default of the store
 	Replicas       int           // 0 means 1
 	Credentials    string        // a file; empty if there is none
+	Dial           dialer        // connects to an address; nil if the client does that itself
 }
 
 // Records are records that may have to be created.
@@ -43,6 +44,9 @@ var storeForms = map[string]string{
 	"nats": "nats://[user:password@]host1,host2,...[/bucket]",
 }
 
+// stores are those that this program has clients for, by their schemes.
+var stores = map[string]OpenStore{}
+
 // storePorts are the ports of addresses that have none.
 var storePorts = map[string]string{"etcd": "2379", "nats": "4222"}
 
@@ -52,33 +56,41 @@ const installAll = "go install github.com/fencelock/fencelock/cmd/fencelock/fenc
 // AddStore makes Open accept the URLs of a store: etcd or nats. The clients of these stores are
 // large, so the programs that need them add them. AddStore must be called before the other functions.
 func AddStore(scheme string, open OpenStore) {
-	schemes[scheme] = adapt(scheme, open)
+	schemes[scheme], stores[scheme] = adapt(scheme, open), open
 	beginnings = append(beginnings, scheme+"://")
 }
 
 // adapt returns the scheme of a store.
 func adapt(name string, open OpenStore) scheme {
 	return scheme{form: storeForms[name], open: func(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func() error, error) {
-		if dial != nil {
-			return nil, nil, errors.New("connections through another program are not supported here")
-		}
 		s, err := parseStore(u)
 		if err != nil {
 			return nil, nil, err
 		}
-		hide := secrets{}
-		hide.keep(s.Password)
-		records, closeStore, err := open(s)
+		s.Dial = dial
+		records, closeStore, err := s.prepare(ctx, open)
 		if err != nil {
-			return nil, nil, explain(err, hide)
+			return nil, nil, err
 		}
 		engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
-		end := func() error { return closeBoth(engine.Close, closeStore) }
-		if err := greet(ctx, records, hide); err != nil {
-			return nil, nil, errors.Join(err, end())
-		}
-		return engine, end, nil
+		return engine, func() error { return closeBoth(engine.Close, closeStore) }, nil
 	}}
+}
+
+// prepare connects and makes a request, so that an error is reported before a request waits and
+// retries. It creates what the records need, if that does not exist.
+func (s Store) prepare(ctx context.Context, open OpenStore) (records Records, closeStore func(), err error) {
+	hide := secrets{}
+	hide.keep(s.Password)
+	records, closeStore, err = open(s)
+	if err != nil {
+		return nil, nil, explain(err, hide)
+	}
+	if err := greet(ctx, records, hide); err != nil {
+		closeStore()
+		return nil, nil, err
+	}
+	return records, closeStore, nil
 }
 
 // parseStore parses a URL. It does not connect.
@@ -108,8 +120,7 @@ func parseStore(u *url.URL) (s Store, err error) {
 // greetLimit is how long the first request may take.
 const greetLimit = 4 * time.Second
 
-// greet makes a request, so that an error is reported before a request waits and retries. It creates
-// what the records need, if that does not exist.
+// greet makes the first request.
 func greet(ctx context.Context, records Records, hide secrets) error {
 	limited, cancel := context.WithTimeout(ctx, greetLimit)
 	defer cancel()
@@ -134,4 +145,49 @@ func explain(err error, hide secrets) error {
 	}
 	text := strings.TrimPrefix(hide.hide(driver.OneLine(err).Error()), kind.Error()+": ")
 	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
+}
+
+// storePart returns the locks of a store whose names begin with a prefix.
+func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
+	s, err := parseStore(u)
+	if err != nil {
+		return nil, err
+	}
+	locks := &storeLocks{store: s, open: open, prefix: "fencelock.lock/" + prefix}
+	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, sweep: locks.sweep}, nil
+}
+
+// storeLocks are the records of locks whose keys have a prefix.
+type storeLocks struct {
+	store  Store
+	open   OpenStore
+	prefix string
+}
+
+// sweep counts the records. It removes them by giving them a TTL, and waits until they have expired.
+func (l *storeLocks) sweep(ctx context.Context, remove bool) (n int, err error) {
+	records, closeStore, err := l.store.prepare(ctx, l.open)
+	if err != nil {
+		return 0, err
+	}
+	defer closeStore()
+	for {
+		list, err := records.List(ctx, l.prefix)
+		if err != nil || !remove || len(list) == 0 {
+			return len(list), err
+		}
+		for _, rec := range list {
+			if len(rec.Value) == 0 { // it has a TTL
+				continue
+			}
+			if _, err := records.Swap(ctx, rec.Key, nil, rec.Version, time.Second); err != nil && !errors.Is(err, driver.ErrConflict) {
+				return len(list), err
+			}
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return len(list), ctx.Err()
+		}
+	}
 }
