@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,13 +21,12 @@ type acquiring struct {
 	from   *driver.Lease // the acquisition that it adopts; nil if none
 	me     claim         // with a ticket if it has a place among the waiters, or had one
 	grant  driver.Grant
-	found  driver.WaitInfo // what it has found in the last state
-	queued chan struct{}   // closed when the request waits
-	once   sync.Once       // closes it
+	found  driver.WaitInfo      // what it has found in the last state
+	queued chan driver.WaitInfo // has that once the request waits
 }
 
 func (d *desk) newAcquiring(req driver.Request) *acquiring {
-	a := &acquiring{desk: d, req: req, queued: make(chan struct{})}
+	a := &acquiring{desk: d, req: req, queued: make(chan driver.WaitInfo, 1)}
 	a.me = claim{
 		Owner: uuid.Must(uuid.NewV7()).String(), Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: req.Weight, Client: d.id,
 		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note), Kind: cut(req.Kind), Most: req.MaxHold.Milliseconds(),
@@ -46,7 +44,7 @@ func (d *desk) newAcquiring(req driver.Request) *acquiring {
 // enter takes the name if it is free, and joins the waiters otherwise.
 func (a *acquiring) enter(st *state, m moment) (answer, error) {
 	if a.left {
-		if st.remove(a.me.Owner) {
+		if st.undo(a.me.Owner) {
 			return stored, errGone
 		}
 		return refused, errGone
@@ -98,12 +96,12 @@ func (a *acquiring) adopt(st *state, m moment) (answer, error) {
 func (a *acquiring) seat(st *state, m moment) (answer, error) {
 	st.remove(a.me.Owner)
 	h := a.me
-	h.Token, h.Since, h.TTL = st.issue(m), m.wall.UnixMicro(), a.req.TTL.Microseconds()
+	h.Token, h.Since = st.issue(m), m.wall.UnixMicro()
 	h.Ticket, h.Client = 0, ""
-	h.renew(m)
+	h.start(a.req.TTL, h.Token, m)
 	if a.req.MinHold > 0 {
-		st.Closed = &lease{TTL: a.req.MinHold.Microseconds(), Beat: h.Token} // a beat that no other one had
-		st.Closed.renew(m)
+		st.Closed = &closing{Owner: h.Owner}
+		st.Closed.start(a.req.MinHold, h.Token, m)
 	}
 	st.Holders = append(st.Holders, h)
 	a.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: st.Holders[0].Token, Sent: m.now, TTL: a.req.TTL}
@@ -132,7 +130,10 @@ func (a *acquiring) queue(st *state) {
 	if place := find(st.Waiters, a.me.Owner); place >= 0 {
 		a.me = st.Waiters[place]
 	}
-	a.once.Do(func() { close(a.queued) })
+	select {
+	case a.queued <- a.found:
+	default:
+	}
 }
 
 // inWay returns what keeps a request from being granted.
@@ -150,7 +151,7 @@ func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
 		held.Owner, held.Identity = st.Waiters[0].Owner, st.Waiters[0].identity()
 	}
 	if st.Closed != nil {
-		until = max(until, d.seen.left(minimum, *st.Closed, m))
+		until = max(until, d.seen.left(minimum, st.Closed.lease, m))
 	}
 	if until > 0 {
 		held.Until = m.wall.Add(until)
@@ -182,9 +183,9 @@ func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Reque
 	return e.acquire(ctx, req, &lease)
 }
 
-func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.Lease) (driver.Grant, error) {
+func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.Lease) (g driver.Grant, err error) {
 	if err := ctx.Err(); err != nil {
-		return driver.Grant{}, err
+		return g, err
 	}
 	if !req.Wait {
 		var cancel context.CancelFunc
@@ -193,28 +194,22 @@ func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.L
 	}
 	a := e.desk(req.Name).newAcquiring(req)
 	a.from = from
-	answered := false
+	a.desk.submit(a.job)
 	defer func() {
-		if !answered { // OnWait panicked
+		if g.Token == 0 { // also if OnWait panics
 			a.leave()
 		}
 	}()
-	a.desk.submit(a.job)
 	for queued := a.queued; ; {
 		select {
 		case <-a.done:
-			answered = true
 			return a.result(ctx)
-		case <-queued:
-			queued = nil
+		case found := <-queued:
+			queued = nil // it may be filled again
 			if req.OnWait != nil {
-				a.desk.mu.Lock()
-				found := a.found
-				a.desk.mu.Unlock()
 				req.OnWait(found)
 			}
 		case <-ctx.Done():
-			answered = true
 			retry.Nap(context.WithoutCancel(ctx), leaveLimit, a.leave())
 			return a.result(ctx)
 		}
@@ -227,21 +222,14 @@ func (a *acquiring) leave() (left <-chan struct{}) {
 	d := a.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a.finished() && a.err != nil {
+	if a.left || a.ended && a.err != nil {
 		return a.done
-	}
-	if !d.sent.IsZero() && time.Since(d.sent) > silence {
-		a.heard.Unavailable(context.Background(), fmt.Errorf("%w: the store does not answer", driver.ErrUnavailable))
 	}
 	a.left, a.until = true, time.Now().Add(max(a.req.TTL, callLimit))
 	switch {
-	case a.finished(): // with a grant
-		lease := driver.Lease{Name: d.name, Owner: a.grant.Owner, Token: a.grant.Token}
-		release := leaving(lease)
-		release.left, release.until = true, a.until
-		d.add(release)
-		delete(d.holds, lease.Owner)
-		return release.done
+	case a.ended: // with a grant, which the next step gives back
+		delete(d.holds, a.me.Owner)
+		d.add(a.job)
 	case !a.sent: // the store knows nothing of it
 		d.finish(a.job, errGone)
 	}
@@ -259,10 +247,8 @@ func (a *acquiring) result(ctx context.Context) (driver.Grant, error) {
 	switch {
 	case a.left:
 		return driver.Grant{}, a.heard.Ended(ctx, nil)
-	case a.err != nil && a.req.Wait:
-		return driver.Grant{}, a.heard.Ended(ctx, a.err)
 	case a.err != nil:
-		return driver.Grant{}, a.err
+		return driver.Grant{}, a.heard.Ended(ctx, a.err)
 	}
 	return a.grant, nil
 }

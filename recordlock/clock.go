@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/clock"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 const (
@@ -22,9 +23,6 @@ const (
 // storeClock computes the store's clock from a recent reading, so that most changes need no request
 // for it.
 type storeClock struct {
-	records driver.Records
-	start   func(func()) bool // runs a function in a goroutine
-
 	mu               sync.Mutex // guards the fields below
 	next             time.Time  // when to read again
 	sent, arrived    time.Time  // local times before and after the last reading; zero if there is none
@@ -33,16 +31,21 @@ type storeClock struct {
 	none             bool       // the store has no clock
 }
 
-// moment returns the time by all clocks. It reads the store's clock if that is due: in the
-// background, unless there is no reading that can be used.
-func (c *storeClock) moment(ctx context.Context) moment {
-	m, due := c.at(time.Now())
-	switch {
-	case due && m.known:
-		c.start(func() { c.read(ctx) }) // ends at the time limit
-	case due:
-		c.read(ctx)
-		m, _ = c.at(time.Now())
+// moment returns the time by all clocks. It reads the store's clock if that is due, and waits for that
+// if there is no reading that can be used. Others use the reading too, so it does not end with ctx.
+func (e *Engine) moment(ctx context.Context) moment {
+	m, due := e.clock.at(time.Now())
+	if !due {
+		return m
+	}
+	done := make(chan struct{})
+	reads := e.start(func() { // ends at the time limit
+		e.clock.read(e.ctx, e.records)
+		close(done)
+	})
+	if reads && !m.known {
+		retry.Nap(ctx, clockLimit, done)
+		m, _ = e.clock.at(time.Now())
 	}
 	return m
 }
@@ -71,11 +74,11 @@ func (c *storeClock) at(now time.Time) (m moment, due bool) {
 }
 
 // read reads the store's clock. The last reading stays if that fails.
-func (c *storeClock) read(ctx context.Context) {
+func (c *storeClock) read(ctx context.Context, records driver.Records) {
 	ctx, cancel := context.WithTimeout(ctx, clockLimit)
 	defer cancel()
 	sent := time.Now()
-	earliest, latest, err := c.records.Clock(ctx)
+	earliest, latest, err := records.Clock(ctx)
 	arrived := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

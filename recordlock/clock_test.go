@@ -3,12 +3,14 @@ package recordlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
 )
@@ -108,5 +110,39 @@ func TestBreakWithoutTheClock(t *testing.T) {
 		l.set(func(l *link) { l.blind = false })
 		s.ok(<-result)
 		renew(ttl, kept)
+	})
+}
+
+// faraway are records whose clock takes long to read, and is not read after the end of a context.
+type faraway struct{ driver.Records }
+
+const far = 100 * time.Millisecond
+
+func (f faraway) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	if !retry.Sleep(ctx, far) {
+		return earliest, latest, ctx.Err()
+	}
+	return f.Records.Clock(ctx)
+}
+
+// The store's clock is read while requests come and go, each shorter than the reading. None but the first
+// waits for it.
+func TestClockIsReadBehindShortRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scene{t, memlock.New(nil), true}
+		e := recordlock.New(polled{faraway{s.store.Records()}}, nil)
+		defer e.Close()
+		s.acquire(e, waiting())
+		for i := range 600 {
+			req := request()
+			req.Name = fmt.Sprint(i)
+			begun := time.Now()
+			ctx, cancel := contextFor(s, far/2)
+			if _, err := e.Acquire(ctx, req); err != nil || time.Since(begun) >= far {
+				t.Fatalf("request %d: %v after %v", i, err, time.Since(begun))
+			}
+			cancel()
+			time.Sleep(time.Second)
+		}
 	})
 }

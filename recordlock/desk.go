@@ -12,9 +12,7 @@ import (
 )
 
 const (
-	callLimit = 5 * time.Second // how long a request to the store may take
-	silence   = time.Second     // one that takes longer means that the store does not answer
-
+	callLimit     = 5 * time.Second      // how long a request to the store may take
 	conflictPause = 5 * time.Millisecond // for each conflict in a row, of the longest pause after it
 )
 
@@ -22,32 +20,31 @@ const (
 // or holders to notify, a goroutine applies all of its jobs to a copy of the record and stores that.
 type desk struct {
 	engine *Engine
-	id     string // of this desk among the clients of the record
+	id     string // of this desk among those with waiters
 	name   string
 	key    string
 	wake   chan struct{} // has a value if there is something new
 
 	mu      sync.Mutex // guards the fields below, and all jobs
-	jobs    []*job     // in the order in which they arrived
-	holds   map[string]*hold
+	jobs    []*job     // in the order in which they are applied
+	holds   map[string]hold
 	works   bool      // the goroutine runs
-	number  int64     // of the last request to the store
-	sent    time.Time // when that was sent; zero if it was answered
-	last    snapshot
-	next    time.Time // when it must be applied again without a change; zero if never
-	seen    sightings
-	beat    time.Time // when the places of this process in the queue were renewed
-	changed time.Time // when the holders were last seen to change
-	idle    time.Time // when the goroutine ended, or the desk was asked for
+	idle    time.Time // when that ended, or the desk was asked for
+	watches bool      // a goroutine awaits a change of the record
 
-	doubt   *string // the version from which a Swap of unknown outcome may still be executed; nil if none
-	watches bool    // a goroutine awaits a change of the record
+	number   int64 // of the last request to the store
+	answered int64 // of the last one that succeeded
+	last     snapshot
+	doubt    *string // the version from which a Swap of unknown outcome may still be executed; nil if none
+	seen     sightings
+	changed  time.Time // when the holders were last seen to change
+	beat     time.Time // when the places of this process in the queue were renewed
+	next     time.Time // when the state must be applied again without a change; zero if never
 }
 
 // hold is an acquisition of this process whose holder is notified if it is lost.
 type hold struct {
 	token int64
-	until time.Time // when its lease ends, if it is not renewed
 	ttl   time.Duration
 	lost  func(error)
 }
@@ -55,10 +52,9 @@ type hold struct {
 // snapshot is a state of the record.
 type snapshot struct {
 	state   *state // nil before the first one; it is not changed
-	old     bool   // it must be read again
 	version string
-	number  int64 // of the request that showed it
-	at      time.Time
+	at      time.Time // when it arrived
+	old     bool      // it must be read again
 }
 
 // submit gives a job to the desk.
@@ -70,7 +66,7 @@ func (d *desk) submit(j *job) {
 
 // add is submit for a caller that holds mu.
 func (d *desk) add(j *job) {
-	j.done, j.after = make(chan struct{}), d.number
+	j.done, j.ended, j.answer, j.after = make(chan struct{}), false, unapplied, d.number
 	d.jobs = append(d.jobs, j)
 	d.changed = time.Now()
 	if !d.works {
@@ -92,7 +88,7 @@ func (d *desk) ring() {
 
 // finish ends a job. The caller holds mu.
 func (d *desk) finish(j *job, err error) {
-	j.err = err
+	j.err, j.ended = err, true
 	close(j.done)
 	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
 }
@@ -134,7 +130,7 @@ func (d *desk) busy(ctx context.Context) bool {
 		}
 	}
 	for owner, h := range d.holds {
-		if now.After(h.until) {
+		if now.After(d.seen[owner].at.Add(h.ttl)) { // its lease is over
 			delete(d.holds, owner)
 		}
 	}
@@ -147,12 +143,12 @@ func (d *desk) busy(ctx context.Context) bool {
 func (d *desk) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	grows := func(j *job) bool { return j.acquires != nil && j.writes() }
+	grows := func(j *job) bool { return j.rank() == 1 && j.writes() }
 	large := errors.Is(err, driver.ErrInvalid) && slices.ContainsFunc(d.jobs, grows)
 	for _, j := range slices.Clone(d.jobs) {
 		switch {
 		case !final(err):
-			j.heard.Unavailable(context.Background(), unavailable(err))
+			j.heard.Unavailable(context.Background(), err)
 		case !large || grows(j):
 			d.finish(j, err)
 		}

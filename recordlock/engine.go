@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -76,7 +75,6 @@ func New(records driver.Records, cfg *Config) *Engine {
 	e.cfg.MaxPoll = cmp.Or(e.cfg.MaxPoll, 250*time.Millisecond)
 	e.cfg.Requests = cmp.Or(e.cfg.Requests, 16)
 	e.awaiter, _ = records.(driver.Awaiter)
-	e.clock.records, e.clock.start = records, e.start
 	e.calm, e.urgent = make(chan struct{}, e.cfg.Requests), make(chan struct{}, e.cfg.Requests)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
@@ -111,26 +109,17 @@ func (e *Engine) Traits() driver.Traits {
 // Renew extends acquisitions to a full TTL from now; see [driver.Engine]. Names are renewed
 // concurrently, each in one or two requests.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
-	if err := ctx.Err(); err != nil {
-		return slices.Repeat([]error{err}, len(leases))
-	}
-	desks, jobs, errs := make([]*desk, len(leases)), make([]*job, len(leases)), make([]error, len(leases))
+	errs := make([]error, len(leases))
+	var all sync.WaitGroup
 	for i, l := range leases {
-		desks[i] = e.desk(l.Name)
-		jobs[i] = desks[i].renewal(l)
-		desks[i].submit(jobs[i])
+		all.Go(func() { errs[i] = e.do(ctx, l.Name, renewal(l)) }) // ends with its answer or ctx
 	}
-	for i, j := range jobs {
-		errs[i] = desks[i].await(ctx, j)
-	}
+	all.Wait()
 	return errs
 }
 
 // Release ends an acquisition; see [driver.Engine].
 func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	e.Detach(lease) // its end is no loss
 	return e.do(ctx, lease.Name, leaving(lease))
 }
@@ -160,12 +149,11 @@ func (e *Engine) end(ctx context.Context, name, owner, reason string) (token int
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	b := &breaking{owner: owner, reason: cut(reason)}
-	b.apply = b.end
-	if err := e.do(ctx, name, &b.job); err != nil {
+	var issued int64
+	if err := e.do(ctx, name, breaking(owner, cut(reason), &issued)); err != nil {
 		return 0, err
 	}
-	return b.token, nil
+	return issued, nil
 }
 
 // Resize sets the limit of a shared name; see [driver.Resizer]. The record keeps it for good.
@@ -176,10 +164,8 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.do(ctx, name, resizing(limit))
 }
 
-// newID returns the id of a desk. It is shorter than an owner.
-func newID() string { return rand.Text()[:13] }
-
-// deskLife is how long an idle desk of a free name is kept, with what it knows of the record.
+// deskLife is how long an idle desk is kept, with what it knows of the record, such as how long it has
+// seen the lease of a dead holder. It is kept until a lease that it has seen is over.
 const deskLife = time.Minute
 
 // desk returns the desk of a name.
@@ -188,14 +174,17 @@ func (e *Engine) desk(name string) *desk {
 	defer e.mu.Unlock()
 	if e.swept.Due(deskLife) {
 		for name, d := range e.desks {
-			if d.forgettable(time.Now()) {
+			d.mu.Lock()
+			if !d.works && time.Since(d.idle) > deskLife && time.Since(d.next) > deskLife {
 				delete(e.desks, name)
 			}
+			d.mu.Unlock()
 		}
 	}
 	d := e.desks[name]
 	if d == nil {
-		d = &desk{engine: e, id: newID(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*hold{}, seen: sightings{}}
+		d = &desk{engine: e, id: rand.Text(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]hold{}}
+		d.last.old = true
 		e.desks[name] = d
 	}
 	d.mu.Lock()

@@ -3,6 +3,7 @@ package recordlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -17,7 +18,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		Grant:  "grant all rights that the records need; the documentation of their package lists them"}
 	findings, err := t.Run(ctx)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	if _, _, err := e.records.Clock(ctx); errors.Is(err, driver.ErrUnsupported) {
 		findings = append(findings, inspect.Found("clock", driver.Warning, "the store has no clock",

@@ -2,6 +2,7 @@ package recordlock
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -24,6 +25,13 @@ func (l *lease) renew(m moment) {
 	}
 }
 
+// start makes l the lease of a new grant. Its first beat is greater than the token, and so than that of
+// an earlier attempt by the same owner, whatever the wall clock shows.
+func (l *lease) start(ttl time.Duration, token int64, m moment) {
+	*l = lease{TTL: ttl.Microseconds(), Beat: token}
+	l.renew(m)
+}
+
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // moment is a reading of all clocks.
@@ -43,9 +51,9 @@ func (m moment) blind() bool { return !m.known && !m.none }
 // errBlind is why no token is issued.
 var errBlind = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
-// sightings are the beats that a process has seen in one record, and when it saw each first. An
-// owner is a UUID, and the id of a client is shorter. Of a holder that another program's object shows,
-// it is what that program calls it.
+// sightings are the beats that a process has seen in one record, by owner, and when it saw each
+// first. An owner is a UUID. Of a holder that another program's object shows, it is what that program
+// calls it.
 type sightings map[string]sighting
 
 type sighting struct {
@@ -56,19 +64,22 @@ type sighting struct {
 // minimum is the key of the minimum hold in sightings. No owner is empty.
 const minimum = ""
 
-// note records the beats of a state that arrived at a time.
-func (s sightings) note(st *state, at time.Time) {
-	all := st.leases()
-	for id := range s {
-		if _, stays := all[id]; !stays {
-			delete(s, id)
+// note returns the sightings after a state that arrived at a time.
+func (s sightings) note(st *state, at time.Time) sightings {
+	all := sightings{}
+	see := func(id string, l lease) {
+		all[id] = sighting{l.Beat, at}
+		if old, ok := s[id]; ok && old.beat == l.Beat {
+			all[id] = old
 		}
 	}
-	for id, l := range all {
-		if old, ok := s[id]; !ok || old.beat != l.Beat {
-			s[id] = sighting{l.Beat, at}
-		}
+	for _, c := range slices.Concat(st.Holders, st.Waiters) {
+		see(c.Owner, c.lease)
 	}
+	if st.Closed != nil {
+		see(minimum, st.Closed.lease)
+	}
+	return all
 }
 
 // left returns how long a lease still runs, at most, if it is not renewed. It is over when

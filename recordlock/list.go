@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -14,22 +13,15 @@ import (
 // List returns the names that are held, waited for or closed by a minimum hold; see
 // [driver.Lister]. It reads all of their records.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	records, err := e.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	m := e.clock.moment(ctx)
+	m := e.moment(ctx)
 	var list []driver.Status
 	var broken []error
 	for _, rec := range records {
-		name := ""
-		if q.Exact {
-			name = q.Prefix
-		}
-		st, err := decode(name, rec.Value)
+		st, err := decode("", rec.Value)
 		if err != nil {
 			broken = append(broken, fmt.Errorf("%w (its key is %q)", err, rec.Key))
 			continue
@@ -74,27 +66,17 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 			TTL: min(seen.left(h.Owner, h.lease, m), micros(h.TTL)), Lease: micros(h.TTL),
 			Foreign: h.Token == 0, // records show it that do not come from this package
 		})
-		s.Mode, s.Limit = h.mode(), h.Limit
 	}
 	for i, w := range st.Waiters {
 		s.Waiters = append(s.Waiters, driver.Waiter{Identity: w.identity(), Owner: w.Owner, Since: w.since(), Position: i + 1, Weight: w.Weight})
-		if len(st.Holders) == 0 && i == 0 {
-			s.Mode, s.Limit = w.mode(), w.Limit
+	}
+	if all := slices.Concat(st.Holders, st.Waiters); len(all) > 0 && all[0].Shared {
+		if s.Mode, s.Limit = driver.Shared, all[0].Limit; s.Limit > 0 && st.Limit > 0 {
+			s.Limit = st.Limit
 		}
 	}
-	if s.Limit > 0 && st.Limit > 0 {
-		s.Limit = st.Limit
-	}
 	if st.Closed != nil {
-		s.NotBefore = m.wall.Add(seen.left(minimum, *st.Closed, m))
+		s.NotBefore = m.wall.Add(seen.left(minimum, st.Closed.lease, m))
 	}
 	return s
-}
-
-// forgettable reports whether an idle desk knows nothing that is worth keeping: how long it has
-// seen the lease of a dead holder.
-func (d *desk) forgettable(now time.Time) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.works && now.Sub(d.idle) > deskLife && now.Sub(d.next) > deskLife
 }

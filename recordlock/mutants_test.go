@@ -18,8 +18,8 @@ type mutant struct {
 
 var mutants = []mutant{
 	{"a lease counts from the sending of the request that showed it", "step.go", []string{
-		"number, d.sent = d.number, time.Now()", "sent := time.Now()\n\tnumber, d.sent = d.number, sent",
-		"return number, time.Now(), err", "return number, sent, err",
+		"d.number++\n", "d.number++\n\td.idle = time.Now()\n",
+		"now := time.Now()", "now := d.idle",
 	}, "TestLeaseCountsFromTheAnswer"},
 	{"there is no second write after an unknown outcome", "step.go", []string{
 		"changed := d.doubt != nil", "changed := false",
@@ -38,7 +38,7 @@ var mutants = []mutant{
 		"return !m.known && !m.none", "return false",
 	}, "TestNoTokenWithoutTheClock"},
 	{"a request is refused by a record that was read before it", "step.go", []string{
-		"old || j.answer == refused && d.last.number <= j.after", "old",
+		"old = old || d.answered <= j.after", "",
 	}, "TestRefusalsAreReadAgain"},
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -19,20 +18,26 @@ const (
 
 // state is the value of a record: everything about one name.
 type state struct {
-	Format  int              `json:"format"`
-	Name    string           `json:"name"`
-	Last    int64            `json:"last"`              // the last token
-	Limit   int              `json:"limit,omitempty"`   // set by Resize; 0 is the limit of the requests
-	Closed  *lease           `json:"closed,omitempty"`  // the minimum hold; nobody renews it
-	Holders []claim          `json:"holders,omitempty"` // by token
-	Waiters []claim          `json:"waiters,omitempty"` // by ticket: the next one is the first
-	Clients map[string]lease `json:"clients,omitempty"` // the desks with waiters; their places last as long
-	Broken  int64            `json:"broken,omitempty"`  // the token of the last break
-	Reason  string           `json:"reason,omitempty"`  // of the last break
+	Format  int      `json:"format"`
+	Name    string   `json:"name"`
+	Last    int64    `json:"last"`              // the last token
+	Limit   int      `json:"limit,omitempty"`   // set by Resize; 0 is the limit of the requests
+	Closed  *closing `json:"closed,omitempty"`  // the minimum hold
+	Holders []claim  `json:"holders,omitempty"` // by token
+	Waiters []claim  `json:"waiters,omitempty"` // by ticket: the next one is the first
+	Broken  int64    `json:"broken,omitempty"`  // the token of the last break
+	Reason  string   `json:"reason,omitempty"`  // of the last break
 }
 
-// claim is a request in a record: a holder, or a waiter.
+// closing is a minimum hold: a lease that nobody renews.
+type closing struct {
+	Owner string `json:"owner"` // the acquisition that began it
+	lease
+}
+
+// claim is a request in a record: a holder, or a waiter. It lasts as long as its lease.
 type claim struct {
+	lease
 	Owner  string `json:"owner"`
 	Shared bool   `json:"shared,omitempty"`
 	Limit  int    `json:"limit,omitempty"`
@@ -44,12 +49,9 @@ type claim struct {
 	Trace  string `json:"trace,omitempty"`
 	Kind   string `json:"kind,omitempty"`
 	Most   int64  `json:"max_hold_ms,omitempty"` // what the holder intends; nothing enforces it here
-
-	Token int64 `json:"token,omitempty"` // of a holder
-	lease       // of a holder
-
-	Ticket int64  `json:"ticket,omitempty"` // of a waiter
-	Client string `json:"client,omitempty"` // of a waiter: its desk
+	Token  int64  `json:"token,omitempty"`       // of a holder
+	Ticket int64  `json:"ticket,omitempty"`      // of a waiter
+	Client string `json:"client,omitempty"`      // of a waiter: its desk
 }
 
 // decode reads the value of a record. No value is a name that nobody uses.
@@ -58,11 +60,8 @@ func decode(name string, value []byte) (*state, error) {
 		return &state{Format: format, Name: name}, nil
 	}
 	st := &state{}
-	err := json.Unmarshal(value, st)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: the record of %q is no lock: %w", driver.ErrConfig, name, err)
-	case st.Format == 0:
+	switch err := json.Unmarshal(value, st); {
+	case err != nil, st.Format == 0:
 		return nil, fmt.Errorf("%w: the record of %q is no lock", driver.ErrConfig, name)
 	case st.Format > format:
 		return nil, fmt.Errorf("%w: a newer version of fencelock has written the record of %q; update this one", driver.ErrConfig, name)
@@ -75,40 +74,22 @@ func decode(name string, value []byte) (*state, error) {
 // clone returns a copy that can be changed.
 func (st *state) clone() *state {
 	c := *st
-	c.Holders, c.Waiters, c.Clients = slices.Clone(st.Holders), slices.Clone(st.Waiters), maps.Clone(st.Clients)
-	if c.Clients == nil {
-		c.Clients = map[string]lease{}
-	}
+	c.Holders, c.Waiters = slices.Clone(st.Holders), slices.Clone(st.Waiters)
 	return &c
-}
-
-// leases returns all leases by the ids of their sightings.
-func (st *state) leases() map[string]lease {
-	all := make(map[string]lease, len(st.Holders)+len(st.Clients)+1)
-	maps.Copy(all, st.Clients)
-	for _, h := range st.Holders {
-		all[h.Owner] = h.lease
-	}
-	if st.Closed != nil {
-		all[minimum] = *st.Closed
-	}
-	return all
 }
 
 // prune removes what is over at m, and returns when the next lease of the rest ends.
 func (st *state) prune(m moment, seen sightings) (next time.Duration) {
-	over := map[string]bool{}
-	for id, l := range st.leases() {
+	over := func(id string, l lease) bool {
 		left := seen.left(id, l, m)
-		over[id] = left <= 0
 		if left > 0 && (next == 0 || left < next) {
 			next = left
 		}
+		return left <= 0
 	}
-	st.Holders = slices.DeleteFunc(st.Holders, func(h claim) bool { return over[h.Owner] })
-	maps.DeleteFunc(st.Clients, func(id string, _ lease) bool { return over[id] })
-	st.Waiters = slices.DeleteFunc(st.Waiters, func(w claim) bool { _, lives := st.Clients[w.Client]; return !lives })
-	if over[minimum] {
+	dead := func(c claim) bool { return over(c.Owner, c.lease) }
+	st.Holders, st.Waiters = slices.DeleteFunc(st.Holders, dead), slices.DeleteFunc(st.Waiters, dead)
+	if st.Closed != nil && over(minimum, st.Closed.lease) {
 		st.Closed = nil
 	}
 	return next
@@ -133,6 +114,16 @@ func (st *state) remove(owner string) bool {
 	those := func(c claim) bool { return c.Owner == owner }
 	st.Holders, st.Waiters = slices.DeleteFunc(st.Holders, those), slices.DeleteFunc(st.Waiters, those)
 	return len(st.Holders)+len(st.Waiters) < before
+}
+
+// undo is remove for a request that nobody has been granted, or that was broken: its minimum hold ends,
+// too.
+func (st *state) undo(owner string) bool {
+	removed := st.remove(owner)
+	if st.Closed != nil && st.Closed.Owner == owner {
+		st.Closed, removed = nil, true
+	}
+	return removed
 }
 
 // checkLimit returns the error of a request whose limit differs from that of the others.
@@ -173,13 +164,6 @@ func (st *state) issue(m moment) int64 {
 // units returns how much of a limit a request takes.
 func (c claim) units() int { return max(1, c.Weight) }
 
-func (c claim) mode() driver.Mode {
-	if c.Shared {
-		return driver.Shared
-	}
-	return driver.Exclusive
-}
-
 func (c claim) identity() driver.Identity {
 	return driver.Identity{Host: c.Host, PID: c.PID, Note: c.Note, Trace: c.Trace, Kind: c.Kind, MaxHold: time.Duration(c.Most) * time.Millisecond}
 }
@@ -188,19 +172,18 @@ func (c claim) since() time.Time { return time.UnixMicro(c.Since) }
 
 // lone returns how long the record of a name is kept that nobody uses, or 0 if it is in use or has
 // a limit. Later tokens are greater since they are not below the clock by which the record expires.
-// Without the store's clock, the clocks of the clients may differ by a day. On a store that has
-// none, a minimum hold would be listed until the next request for its name, so it also expires.
+// Without the store's clock, the clocks of the clients may differ by a day. A minimum hold does not end
+// because the store's clock is set, unless that is by more than a day.
 func (st *state) lone(m moment) time.Duration {
-	closed := st.Closed != nil
-	if len(st.Holders) > 0 || len(st.Waiters) > 0 || closed && !m.none || st.Limit > 0 {
+	if len(st.Holders) > 0 || len(st.Waiters) > 0 || st.Limit > 0 {
 		return 0
 	}
 	keep, now := 24*time.Hour, m.wall
 	if m.known {
 		keep, now = 10*time.Minute, m.earliest
 	}
-	if closed {
-		keep += micros(st.Closed.TTL)
+	if st.Closed != nil {
+		keep = 24*time.Hour + micros(st.Closed.TTL)
 	}
 	return min(keep+max(0, time.UnixMicro(st.Last).Sub(now)), driver.MaxDuration)
 }

@@ -6,104 +6,75 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
 
-// change is a state that is to be stored, and what it means for the jobs.
+// change is a state that is to be stored.
 type change struct {
 	state   *state
 	version string // the version that it replaces
 	moment  moment // from before it is sent
-	jobs    []*job // those that were applied
 }
 
-// step applies all jobs to the record once. It reads the record if it is not known, or if a job is
-// refused by a state from before the job arrived.
+// step applies all jobs to the last state once, and stores the result if they have changed it. It first
+// reads the record if that is due.
 func (d *desk) step(ctx context.Context) error {
-	for {
-		m := d.engine.clock.moment(ctx)
-		c, old := d.apply(m)
-		switch {
-		case old:
-			if err := d.read(ctx); err != nil {
-				return err
-			}
-		case c == nil:
-			return nil
-		default:
-			return d.store(ctx, c)
+	if d.old() {
+		if err := d.read(ctx); err != nil {
+			return err
 		}
 	}
+	if c := d.apply(d.engine.moment(ctx)); c != nil {
+		return d.store(ctx, c)
+	}
+	return nil
 }
 
-// apply applies all jobs to the last state. It returns what has to be stored. If nothing has to be,
-// it gives the jobs their answers, unless old reports that these need a newer state.
-func (d *desk) apply(m moment) (c *change, old bool) {
+// old reports whether the record must be read again.
+func (d *desk) old() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.last.state == nil || d.last.old {
-		return nil, true
-	}
-	st := d.last.state.clone()
-	d.next = time.Time{}
-	if left := st.prune(m, d.seen); left > 0 { // a lease ends
-		d.next = m.now.Add(left)
-	}
-	c = &change{state: st, version: d.last.version, moment: m, jobs: slices.Clone(d.jobs)}
-	slices.SortStableFunc(c.jobs, func(a, b *job) int { return cmp.Compare(a.rank(), b.rank()) })
-	// A Swap of unknown outcome must find another version if the store executes it later.
-	changed := d.doubt != nil
-	for _, j := range c.jobs {
-		j.answer, j.answered = j.apply(st, m)
-		changed = changed || j.writes()
-		if j.answer == blind { // the others go on
-			j.heard.Unavailable(context.Background(), errBlind)
-		}
-		old = old || j.answer == refused && d.last.number <= j.after
-	}
-	if changed = d.keepPlaces(st, m, changed) || changed; !changed {
-		if !old {
-			d.settle(c)
-		}
-		return nil, old
-	}
-	for _, j := range c.jobs {
-		j.sent = j.sent || j.writes()
-	}
-	return c, false
+	return d.last.old
 }
 
-// keepPlaces renews the places of the desk among the waiters when that is due, or if the state is
-// stored anyway. It reports whether it is due, and notes when it is due next. It removes places that
-// nobody needs: those of requests that could not leave in time, and would be kept otherwise. The
-// caller holds mu.
-func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
-	st.Waiters = slices.DeleteFunc(st.Waiters, func(w claim) bool {
-		return w.Client == d.id && !slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.me.Owner == w.Owner })
-	})
-	waiting := map[string]bool{}
-	for _, w := range st.Waiters {
-		waiting[w.Client] = true
+// apply applies all jobs to a copy of the last state. It returns that if it must be stored. Otherwise it
+// gives the jobs their answers, unless a job is refused by a state from before it arrived: then the
+// record must be read again.
+func (d *desk) apply(m moment) *change {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := &change{d.last.state.clone(), d.last.version, m}
+	d.next = time.Time{}
+	if left := c.state.prune(m, d.seen); left > 0 { // a lease ends
+		d.next = m.now.Add(left)
 	}
-	maps.DeleteFunc(st.Clients, func(id string, _ lease) bool { return !waiting[id] })
-	if !waiting[d.id] {
-		return false
+	// A Swap of unknown outcome must find another version if the store executes it later.
+	changed := d.doubt != nil
+	old := false
+	slices.SortStableFunc(d.jobs, func(a, b *job) int { return cmp.Compare(a.rank(), b.rank()) })
+	for _, j := range d.jobs {
+		switch j.answer, j.err = j.apply(c.state, m); j.answer {
+		case joins, stored:
+			j.sent, changed = true, true
+		case refused:
+			old = old || d.answered <= j.after
+		case blind: // the others go on
+			j.heard.Unavailable(context.Background(), errBlind)
+			d.next = earliest(d.next, m.now.Add(blindPause))
+		}
 	}
-	l := st.Clients[d.id]
-	due := m.now.Sub(d.beat) >= micros(l.TTL)/3
-	if due || anyway {
-		l.TTL = (placeTTL + time.Duration(len(waiting))*morePlace).Microseconds()
-		l.renew(m)
-		st.Clients[d.id] = l
-		earlier(&d.next, m.now.Add(micros(l.TTL)/3))
-	} else {
-		earlier(&d.next, d.beat.Add(micros(l.TTL)/3))
+	switch {
+	case d.keepPlaces(c.state, m, changed) || changed:
+		return c
+	case old:
+		d.last.old = true
+	default:
+		d.settle(c)
 	}
-	return due
+	return nil
 }
 
 // The places of a process last so long if it does not renew them, and longer the more processes
@@ -113,30 +84,55 @@ const (
 	morePlace = 250 * time.Millisecond
 )
 
+// keepPlaces renews the places of the desk among the waiters when that is due, or if the state is
+// stored anyway. It reports whether it has, and notes when it is due next. The caller holds mu.
+func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
+	desks := map[string]bool{}
+	var own []*claim
+	for i, w := range st.Waiters {
+		desks[w.Client] = true
+		if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.me.Owner == w.Owner }) {
+			own = append(own, &st.Waiters[i])
+		}
+	}
+	if len(own) == 0 {
+		return false
+	}
+	life := placeTTL + time.Duration(len(desks))*morePlace
+	left := life/3 - m.now.Sub(d.beat)
+	due := left <= 0 || anyway
+	if due {
+		left = life / 3
+		for _, w := range own {
+			w.TTL = life.Microseconds()
+			w.renew(m)
+		}
+	}
+	d.next = earliest(d.next, m.now.Add(left))
+	return due
+}
+
 // settle gives the jobs their answers. The caller holds mu.
 func (d *desk) settle(c *change) {
-	for _, j := range c.jobs {
+	for _, j := range slices.Clone(d.jobs) {
 		a := j.acquires
 		switch {
-		case j.finished(): // its caller has gone
-		case j.left && a != nil && !errors.Is(j.answered, errGone): // the next step removes what this one has stored
+		case j.left && !errors.Is(j.err, errGone): // the next step removes what this one has stored
 		case j.answer == refused, j.answer == stored:
-			if a != nil && j.answered == nil && a.req.OnLost != nil {
-				d.holds[a.me.Owner] = &hold{token: a.grant.Token, until: c.moment.now.Add(a.req.TTL), ttl: a.req.TTL, lost: a.req.OnLost}
+			if a != nil && j.err == nil && a.req.OnLost != nil {
+				d.holds[a.me.Owner] = hold{a.grant.Token, a.req.TTL, a.req.OnLost}
 			}
-			d.finish(j, j.answered)
-		case j.answer != blind && a.found.Held != nil:
+			d.finish(j, j.err)
+		case j.answer == waits, j.answer == joins:
 			a.queue(c.state)
 		}
 	}
 }
 
-// call makes one request to the store, when there is room for it. It returns the number of the
-// request, and when the answer arrived.
-func (d *desk) call(ctx context.Context, request func(context.Context) error) (number int64, arrived time.Time, err error) {
+// call makes one request to the store, when there is room for it.
+func (d *desk) call(ctx context.Context, request func(context.Context) error) (err error) {
 	d.mu.Lock()
 	d.number++
-	number, d.sent = d.number, time.Now()
 	limit, room := callLimit, d.engine.calm
 	for _, h := range d.holds {
 		limit = min(limit, max(h.ttl/4, minTTL))
@@ -156,15 +152,16 @@ func (d *desk) call(ctx context.Context, request func(context.Context) error) (n
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sent = time.Time{}
-	return number, time.Now(), err
+	if err == nil {
+		d.answered = d.number
+	}
+	return err
 }
 
-// read reads the record. Leases that the answer shows for the first time count from its arrival,
-// since their holders may have renewed them until shortly before.
+// read reads the record.
 func (d *desk) read(ctx context.Context) error {
 	var rec driver.Record
-	number, arrived, err := d.call(ctx, func(ctx context.Context) (err error) {
+	err := d.call(ctx, func(ctx context.Context) (err error) {
 		rec, err = d.engine.records.Get(ctx, d.key)
 		return err
 	})
@@ -176,74 +173,58 @@ func (d *desk) read(ctx context.Context) error {
 		return err
 	}
 	d.mu.Lock()
-	lost := d.took(st, rec.Version, number, arrived)
-	d.mu.Unlock()
-	callAll(lost)
+	defer d.mu.Unlock()
+	d.took(st, rec.Version)
 	return nil
 }
 
-func callAll(callbacks []func()) {
-	for _, f := range callbacks {
-		f()
-	}
-}
-
-// took keeps a state as the last one, and returns the callbacks of holders that it lacks. The caller
-// holds mu.
-func (d *desk) took(st *state, version string, number int64, at time.Time) (lost []func()) {
+// took keeps a state as the last one. Leases that it shows for the first time count from now, after
+// the answer, since their holders may have renewed them until shortly before. The caller holds mu.
+func (d *desk) took(st *state, version string) {
 	if d.doubt != nil && *d.doubt != version {
 		d.doubt = nil
 	}
+	now := time.Now()
 	if before := d.last.state; before == nil || before.Last != st.Last || len(before.Holders) != len(st.Holders) {
-		d.changed = at
+		d.changed = now
 	}
-	d.last = snapshot{st, false, version, number, at}
-	d.seen.note(st, at)
-	return d.lost(st, at)
+	d.last = snapshot{st, version, now, false}
+	d.seen = d.seen.note(st, now)
+	for owner, h := range d.holds {
+		if st.holder(owner) == nil {
+			delete(d.holds, owner)
+			d.engine.start(func() { h.lost(h.cause(st)) }) // ends at once: it does not block
+		}
+	}
 }
 
-// lost returns the callbacks of holders of this process that are not in the state. The caller holds
-// mu.
-func (d *desk) lost(st *state, now time.Time) (callbacks []func()) {
-	for owner, h := range d.holds {
-		if st.holder(owner) != nil {
-			continue
-		}
-		delete(d.holds, owner)
-		cause := fmt.Errorf("%w: the lease of %q has expired, another process has adopted it, or its record was deleted", driver.ErrLost, d.name)
-		if now.Before(h.until) && h.token < st.Broken {
-			cause = fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, d.name, cmp.Or(st.Reason, "no reason given"))
-		}
-		callbacks = append(callbacks, func() { h.lost(cause) })
+// cause returns why a holder is not in a state.
+func (h hold) cause(st *state) error {
+	if h.token < st.Broken {
+		return fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, st.Name, cmp.Or(st.Reason, "no reason given"))
 	}
-	return callbacks
+	return fmt.Errorf("%w: the lease of %q has expired, another process has adopted it, or its record was deleted", driver.ErrLost, st.Name)
 }
 
 // store stores a change and gives the jobs their answers.
 func (d *desk) store(ctx context.Context, c *change) error {
-	value, err := json.Marshal(c.state)
-	if err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
-	}
+	value, _ := json.Marshal(c.state) // it has texts and numbers only
 	var version string
-	number, arrived, err := d.call(ctx, func(ctx context.Context) (err error) {
+	err := d.call(ctx, func(ctx context.Context) (err error) {
 		version, err = d.engine.records.Swap(ctx, d.key, value, c.version, c.state.lone(c.moment))
 		return err
 	})
-	var lost []func()
-	defer func() { callAll(lost) }() // without the mutex
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case err == nil:
 		d.beat = c.moment.now
 		d.settle(c)
-		lost = d.took(c.state, version, number, arrived)
+		d.took(c.state, version)
 		return nil
-	case errors.Is(err, driver.ErrConflict):
-	case !final(err): // it may have been stored, or may still be
+	case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be
 		d.doubt = &c.version
-		for _, j := range c.jobs {
+		for _, j := range d.jobs {
 			j.unsure = j.unsure || j.writes()
 		}
 	}
