@@ -64,6 +64,9 @@ func (a *acquiring) enter(st *state, m moment) (answer, error) {
 	}
 	place := find(st.Waiters, a.me.Owner)
 	if free := place >= 0 || len(st.Waiters) == 0; free && st.fits(a.me, max(place, 0)) {
+		if place < 0 && !st.grow(a.me) {
+			return refused, fmt.Errorf("%w: the record of %q has no room for another holder", driver.ErrInvalid, st.Name)
+		}
 		return a.seat(st, m)
 	}
 	held := a.desk.inWay(st, a.me.Owner, m)
@@ -71,7 +74,7 @@ func (a *acquiring) enter(st *state, m moment) (answer, error) {
 		return refused, held
 	}
 	result := waits
-	if place < 0 && (len(st.Waiters) < maxWaiters || a.me.Ticket > 0) {
+	if place < 0 && (len(st.Waiters) < maxWaiters || a.me.Ticket > 0) && st.grow(a.me) {
 		place, result = a.join(st, m), joins
 	}
 	a.found = driver.WaitInfo{Position: place + 1, Held: held}

@@ -30,9 +30,15 @@ func (e *Engine) key(name string) string {
 // cut returns a text as it is stored.
 func cut(text string) string { return recordtext.Cut(text, maxText) }
 
-// Records returns the records that the engine was made with. Their List leaves out those of locks. It
-// does no I/O.
-func (e *Engine) Records() driver.Records { return others{e.records, e.cfg.Prefix} }
+// Records returns the records that the engine was made with. Their List leaves out those of locks. They
+// are a driver.Awaiter if those are. It does no I/O.
+func (e *Engine) Records() driver.Records {
+	o := others{e.records, e.cfg.Prefix}
+	if e.awaiter == nil {
+		return o
+	}
+	return reported{o, e.awaiter}
+}
 
 // others are the records of programs.
 type others struct {
@@ -44,4 +50,14 @@ type others struct {
 func (o others) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	list, err := o.Records.List(ctx, prefix)
 	return slices.DeleteFunc(list, func(r driver.Record) bool { return strings.HasPrefix(r.Key, o.locks) }), err
+}
+
+// reported are the records of programs in a store that reports changes.
+type reported struct {
+	others
+	awaits
+}
+
+type awaits interface {
+	Await(ctx context.Context, key, version string) (driver.Record, error)
 }

@@ -461,3 +461,118 @@ func TestTooLargeRecord(t *testing.T) {
 		s.acquire(e, request())
 	})
 }
+
+// A waiter's context ends while the Swap that grants the name is on its way, or its answer, or when the
+// grant has just arrived. The holder leaves, and its minimum hold ends with it: nobody has held the name.
+func TestMissedGrantEndsItsMinimumHold(t *testing.T) {
+	for _, when := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 2 * time.Second} {
+		t.Run(when.String(), func(t *testing.T) {
+			play(t, true, func(s scene) {
+				holder, _ := s.client()
+				g := s.acquire(holder, request())
+				e, l := s.client()
+				req := waiting()
+				req.MinHold = time.Minute
+				ctx, cancel := context.WithCancel(s.Context())
+				defer cancel()
+				granting := false
+				l.set(func(l *link) {
+					l.swap = func(next func() error) error {
+						if list, err := holder.List(s.Context(), driver.Query{}); err != nil || len(list) > 0 && len(list[0].Holders) > 0 || granting {
+							return next()
+						}
+						granting = true
+						time.AfterFunc(when, cancel)
+						time.Sleep(time.Second)
+						err := next()
+						time.Sleep(time.Second)
+						return err
+					}
+				})
+				answer := make(chan error, 1)
+				go func() { // ends with ctx
+					_, err := e.Acquire(ctx, req)
+					answer <- err
+				}()
+				time.Sleep(time.Second)
+				s.ok(holder.Release(s.Context(), lease(g)))
+				switch err := <-answer; {
+				case err == nil && when == 2*time.Second:
+					return // the grant was first
+				case !errors.Is(err, context.Canceled):
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+				other, _ := s.client()
+				s.acquire(other, request())
+			})
+		})
+	}
+}
+
+// A record is full before it has the length that a store refuses. Then requests to acquire are refused,
+// and all others fit, also those that make it longer.
+func TestFullRecord(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, _ := s.client()
+		req := request()
+		req.Mode, req.Note = driver.Shared, strings.Repeat("n", 1024)
+		var grants []driver.Grant
+		var err error
+		for err == nil {
+			var g driver.Grant
+			if g, err = e.Acquire(s.Context(), req); err == nil {
+				grants = append(grants, g)
+			}
+		}
+		if !errors.Is(err, driver.ErrInvalid) || len(grants) < 100 {
+			t.Fatalf("after %d grants: %v", len(grants), err)
+		}
+		rec, err := s.store.Records().Get(s.Context(), key)
+		if s.ok(err); len(rec.Value) > 216<<10 {
+			t.Errorf("the record has %d bytes", len(rec.Value))
+		}
+		if _, err := e.BreakOwner(s.Context(), name, grants[0].Owner, strings.Repeat("<", 1024)); err != nil {
+			t.Errorf("break: %v", err)
+		}
+		var leases []driver.Lease
+		for _, g := range grants[1:] {
+			leases = append(leases, lease(g))
+		}
+		for _, err := range e.Renew(s.Context(), leases) {
+			s.ok(err)
+		}
+		if list, err := e.List(s.Context(), driver.Query{}); err != nil || len(list[0].Holders) != len(leases) {
+			t.Errorf("%d holders, %v", len(list[0].Holders), err)
+		}
+		for _, l := range leases[:10] { // they are shorter than the reason
+			s.ok(e.Release(s.Context(), l))
+		}
+		s.acquire(e, req)
+	})
+}
+
+// A request that found itself in a record that others have filled in the meantime is granted.
+func TestFullRecordAfterALostAnswer(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		other, _ := s.client()
+		req := request()
+		req.Mode, req.Note = driver.Shared, strings.Repeat("n", 1024)
+		l.set(func(l *link) {
+			l.swap = func(next func() error) error {
+				if err := next(); err != nil {
+					return err
+				}
+				var err error
+				for err == nil {
+					_, err = other.Acquire(s.Context(), req)
+				}
+				l.set(func(l *link) { l.swap = nil })
+				return fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
+			}
+		})
+		g := s.acquire(e, req)
+		s.ok(e.Release(s.Context(), lease(g)))
+	})
+}

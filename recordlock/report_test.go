@@ -59,3 +59,27 @@ func TestOldReportDoesNotRefuse(t *testing.T) {
 		s.ok(err)
 	})
 }
+
+// The records for programs report changes if those of the engine do.
+func TestRecordsReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New(nil)
+		defer store.Kill()
+		e := recordlock.New(store.Records(), nil)
+		defer e.Close()
+		records, ok := e.Records().(driver.Awaiter)
+		if !ok {
+			t.Fatal("they do not")
+		}
+		if e.Records() != driver.Records(records) {
+			t.Error("two calls return different records")
+		}
+		time.AfterFunc(time.Second, func() { _, _ = store.Records().Swap(t.Context(), "job", []byte("done"), "", 0) })
+		if rec, err := records.Await(t.Context(), "job", ""); err != nil || string(rec.Value) != "done" {
+			t.Errorf("%q, %v", rec.Value, err)
+		}
+		if _, ok := recordlock.New(polled{store.Records()}, nil).Records().(driver.Awaiter); ok {
+			t.Error("records that must be polled are an Awaiter")
+		}
+	})
+}

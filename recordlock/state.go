@@ -14,6 +14,10 @@ const (
 	format     = 1    // of the records that this version writes
 	maxWaiters = 128  // in a record; with more, each change costs more than a place is worth
 	maxText    = 1024 // bytes of a note or a reason that are stored
+
+	// maxGrown is the length in bytes beyond which no holder or waiter is added. It is six sevenths of the
+	// smallest limit of a store, that of Kubernetes: a renewal, a release or a break always fits.
+	maxGrown = 216 << 10
 )
 
 // state is the value of a record: everything about one name.
@@ -27,6 +31,8 @@ type state struct {
 	Waiters []claim  `json:"waiters,omitempty"` // by ticket: the next one is the first
 	Broken  int64    `json:"broken,omitempty"`  // the token of the last break
 	Reason  string   `json:"reason,omitempty"`  // of the last break
+
+	grown int // its length with all that was added; 0 if it was not measured
 }
 
 // closing is a minimum hold: a lease that nobody renews.
@@ -71,10 +77,16 @@ func decode(name string, value []byte) (*state, error) {
 	return st, nil
 }
 
+// encode returns the JSON of a state or a claim. They have texts and numbers only.
+func encode(v any) []byte {
+	value, _ := json.Marshal(v)
+	return value
+}
+
 // clone returns a copy that can be changed.
 func (st *state) clone() *state {
 	c := *st
-	c.Holders, c.Waiters = slices.Clone(st.Holders), slices.Clone(st.Waiters)
+	c.Holders, c.Waiters, c.grown = slices.Clone(st.Holders), slices.Clone(st.Waiters), 0
 	return &c
 }
 
@@ -124,6 +136,15 @@ func (st *state) undo(owner string) bool {
 		st.Closed, removed = nil, true
 	}
 	return removed
+}
+
+// grow counts the length of a claim that is to be added. It reports whether there is room for that.
+func (st *state) grow(c claim) bool {
+	if st.grown == 0 {
+		st.grown = len(encode(st))
+	}
+	st.grown += len(encode(c))
+	return st.grown <= maxGrown
 }
 
 // checkLimit returns the error of a request whose limit differs from that of the others.

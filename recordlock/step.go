@@ -3,7 +3,6 @@ package recordlock
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -208,10 +207,9 @@ func (h hold) cause(st *state) error {
 
 // store stores a change and gives the jobs their answers.
 func (d *desk) store(ctx context.Context, c *change) error {
-	value, _ := json.Marshal(c.state) // it has texts and numbers only
 	var version string
 	err := d.call(ctx, func(ctx context.Context) (err error) {
-		version, err = d.engine.records.Swap(ctx, d.key, value, c.version, c.state.lone(c.moment))
+		version, err = d.engine.records.Swap(ctx, d.key, encode(c.state), c.version, c.state.lone(c.moment))
 		return err
 	})
 	d.mu.Lock()
