@@ -69,7 +69,7 @@ func (a *acquiring) enter(st *state, m moment) (answer, error) {
 		}
 		return a.seat(st, m)
 	}
-	held := a.desk.inWay(st, a.me.Owner, m)
+	held := a.desk.inWay(st, m)
 	if !a.req.Wait {
 		return refused, held
 	}
@@ -140,7 +140,7 @@ func (a *acquiring) queue(st *state) {
 }
 
 // inWay returns what keeps a request from being granted.
-func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
+func (d *desk) inWay(st *state, m moment) *driver.HeldError {
 	held := &driver.HeldError{Name: st.Name}
 	var until time.Duration
 	switch {
@@ -150,7 +150,7 @@ func (d *desk) inWay(st *state, owner string, m moment) *driver.HeldError {
 		held.Owner, held.Identity, held.Since = h.Owner, h.identity(), h.since()
 	case st.Closed != nil:
 		held.Owner = "nobody"
-	case len(st.Waiters) > 0 && st.Waiters[0].Owner != owner:
+	case len(st.Waiters) > 0:
 		held.Owner, held.Identity = st.Waiters[0].Owner, st.Waiters[0].identity()
 	}
 	if st.Closed != nil {

@@ -13,7 +13,7 @@ import (
 
 const (
 	clockPeriod = time.Minute     // how often the store's clock is read
-	clockRetry  = time.Second     // how soon after a failure
+	clockRetry  = time.Second     // how often while it is unknown
 	clockLimit  = time.Second     // how long a reading may take
 	clockLife   = 3 * time.Minute // how long a reading is used
 	clockDrift  = 1000            // the bounds widen by 1/clockDrift of the age of the reading
@@ -24,7 +24,7 @@ const (
 // for it.
 type storeClock struct {
 	mu               sync.Mutex // guards the fields below
-	next             time.Time  // when to read again
+	tried            time.Time  // when the last reading was begun, or tried
 	sent, arrived    time.Time  // local times before and after the last reading; zero if there is none
 	wall             time.Time  // the wall clock at sent
 	earliest, latest time.Time  // the last reading
@@ -60,15 +60,14 @@ func (c *storeClock) at(now time.Time) (m moment, due bool) {
 	// After a suspend or a step, the wall clock and the monotonic clock disagree about the age.
 	step := m.wall.Sub(c.wall) - age
 	m.known = !c.arrived.IsZero() && age < clockLife && step.Abs() < clockStep
-	switch {
-	case m.known:
-		m.earliest = c.earliest.Add(now.Sub(c.arrived) - age/clockDrift)
-		m.latest = c.latest.Add(age + age/clockDrift)
-	case !c.arrived.IsZero():
-		c.arrived, c.next = time.Time{}, now
+	m.earliest = c.earliest.Add(now.Sub(c.arrived) - age/clockDrift)
+	m.latest = c.latest.Add(age + age/clockDrift)
+	period := clockPeriod
+	if m.blind() {
+		period = clockRetry
 	}
-	if due = !now.Before(c.next); due {
-		c.next = now.Add(clockPeriod)
+	if due = now.Sub(c.tried) >= period; due {
+		c.tried = now
 	}
 	return m, due
 }
@@ -82,10 +81,7 @@ func (c *storeClock) read(ctx context.Context, records driver.Records) {
 	arrived := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch c.none = errors.Is(err, driver.ErrUnsupported); {
-	case err == nil:
+	if c.none = errors.Is(err, driver.ErrUnsupported); err == nil {
 		c.sent, c.wall, c.arrived, c.earliest, c.latest = sent, clock.Wall(sent), arrived, earliest, latest
-	case !c.none:
-		c.next = arrived.Add(clockRetry)
 	}
 }

@@ -3,6 +3,7 @@ package recordlock
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,36 +26,24 @@ type desk struct {
 	key    string
 	wake   chan struct{} // has a value if there is something new
 
-	mu      sync.Mutex // guards the fields below, and all jobs
-	jobs    []*job     // in the order in which they are applied
-	holds   map[string]hold
-	works   bool      // the goroutine runs
-	idle    time.Time // when that ended, or the desk was asked for
-	watches bool      // a goroutine awaits a change of the record
+	mu      sync.Mutex            // guards the fields below, and all jobs
+	jobs    []*job                // in the order in which they are applied
+	holds   map[string]*acquiring // the acquisitions of this process whose holders are notified of a loss
+	works   bool                  // the goroutine runs
+	idle    time.Time             // when that ended, or the desk was asked for
+	watches bool                  // a goroutine awaits a change of the record
 
-	number   int64 // of the last request to the store
-	answered int64 // of the last one that succeeded
-	last     snapshot
-	doubt    *string // the version from which a Swap of unknown outcome may still be executed; nil if none
-	seen     sightings
-	changed  time.Time // when the holders were last seen to change
-	beat     time.Time // when the places of this process in the queue were renewed
-	next     time.Time // when the state must be applied again without a change; zero if never
-}
-
-// hold is an acquisition of this process whose holder is notified if it is lost.
-type hold struct {
-	token int64
-	ttl   time.Duration
-	lost  func(error)
-}
-
-// snapshot is a state of the record.
-type snapshot struct {
-	state   *state // nil before the first one; it is not changed
-	version string
-	at      time.Time // when it arrived
-	old     bool      // it must be read again
+	state    *state // the last one that the store has shown; nil before the first. It is not changed
+	version  string
+	at       time.Time // when it arrived
+	old      bool      // it must be read again
+	next     time.Time // when it must be applied again without a change; zero if never
+	seen     sightings // in it
+	changed  time.Time // when its holders were last seen to change
+	beat     time.Time // when the places of this process in it were renewed
+	doubt    *string   // the version from which a Swap of unknown outcome may still be executed; nil if none
+	number   int64     // of the last request to the store
+	answered int64     // of the last one that succeeded
 }
 
 // submit gives a job to the desk.
@@ -129,11 +118,8 @@ func (d *desk) busy(ctx context.Context) bool {
 			d.finish(j, errGone)
 		}
 	}
-	for owner, h := range d.holds {
-		if now.After(d.seen[owner].at.Add(h.ttl)) { // its lease is over
-			delete(d.holds, owner)
-		}
-	}
+	over := func(owner string, a *acquiring) bool { return now.After(d.seen[owner].at.Add(a.req.TTL)) }
+	maps.DeleteFunc(d.holds, over)
 	d.works, d.idle = ctx.Err() == nil && len(d.jobs)+len(d.holds) > 0, now
 	return d.works
 }

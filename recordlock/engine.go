@@ -183,8 +183,7 @@ func (e *Engine) desk(name string) *desk {
 	}
 	d := e.desks[name]
 	if d == nil {
-		d = &desk{engine: e, id: rand.Text(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]hold{}}
-		d.last.old = true
+		d = &desk{engine: e, id: rand.Text(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*acquiring{}, old: true}
 		e.desks[name] = d
 	}
 	d.mu.Lock()

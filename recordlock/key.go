@@ -37,7 +37,7 @@ func (e *Engine) Records() driver.Records {
 	if e.awaiter == nil {
 		return o
 	}
-	return reported{o, e.awaiter}
+	return reported{o}
 }
 
 // others are the records of programs.
@@ -53,11 +53,9 @@ func (o others) List(ctx context.Context, prefix string) ([]driver.Record, error
 }
 
 // reported are the records of programs in a store that reports changes.
-type reported struct {
-	others
-	awaits
-}
+type reported struct{ others }
 
-type awaits interface {
-	Await(ctx context.Context, key, version string) (driver.Record, error)
+// Await returns a record once it has changed; see [driver.Awaiter].
+func (r reported) Await(ctx context.Context, key, version string) (driver.Record, error) {
+	return r.Records.(driver.Awaiter).Await(ctx, key, version)
 }

@@ -23,18 +23,19 @@ const (
 func (d *desk) rest(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.last.old || len(d.jobs)+len(d.holds) == 0 {
+	if d.old || len(d.jobs)+len(d.holds) == 0 {
 		return
 	}
 	if d.engine.awaiter != nil && !d.watches {
 		d.follow(ctx)
 	}
-	poll := d.poll()
+	pause := d.poll()
+	poll := d.at.Add(pause*3/4 + retry.Jitter(pause/2))
 	wait := time.Until(earliest(poll, d.next))
 	d.mu.Unlock()
 	retry.Nap(ctx, wait, d.wake)
 	d.mu.Lock()
-	d.last.old = d.last.old || !poll.IsZero() && !time.Now().Before(poll)
+	d.old = d.old || !time.Now().Before(poll)
 }
 
 // earliest returns the earlier one of two times. Zero means never.
@@ -45,23 +46,27 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// poll returns when to read the record. The caller holds mu.
-func (d *desk) poll() (at time.Time) {
-	for _, h := range d.holds {
-		at = earliest(at, d.after(min(max(h.ttl/holdPolls, minTTL), holdPoll)))
+// poll returns the pause between two reads of the record. The caller holds mu.
+func (d *desk) poll() time.Duration {
+	if d.engine.awaiter != nil {
+		return watchPause
+	}
+	pause := time.Hour
+	for _, a := range d.holds {
+		pause = min(pause, max(a.req.TTL/holdPolls, minTTL), holdPoll)
 	}
 	for _, j := range d.jobs {
 		if j.acquires != nil {
-			at = earliest(at, d.after(d.pauseOf(j.acquires)))
+			pause = min(pause, d.pauseOf(j.acquires))
 		}
 	}
-	return at
+	return pause
 }
 
 // pauseOf returns the pause between two reads for a waiter. It grows with the time for which the
 // holders have not changed and with the place of the waiter.
 func (d *desk) pauseOf(a *acquiring) time.Duration {
-	place := find(d.last.state.Waiters, a.me.Owner)
+	place := find(d.state.Waiters, a.me.Owner)
 	if place < 0 || place >= farPlaces {
 		place = farPlaces - 1
 	}
@@ -70,18 +75,9 @@ func (d *desk) pauseOf(a *acquiring) time.Duration {
 	return pause * time.Duration(place+1)
 }
 
-// after returns a time that is a pause after the last answer, with jitter. The pause is a long one if
-// changes are reported.
-func (d *desk) after(pause time.Duration) time.Time {
-	if d.engine.awaiter != nil {
-		pause = watchPause
-	}
-	return d.last.at.Add(pause*3/4 + retry.Jitter(pause/2))
-}
-
 // follow awaits the next change of the record in the background. The caller holds mu.
 func (d *desk) follow(ctx context.Context) {
-	version := d.last.version
+	version := d.version
 	d.watches = d.engine.start(func() { // ends when the record has changed, or with run
 		limited, cancel := context.WithTimeout(ctx, watchLimit)
 		defer cancel()
@@ -103,9 +99,9 @@ func (d *desk) hear(version string, rec driver.Record, err error) {
 	d.watches = false
 	d.ring()
 	switch {
-	case err != nil || d.last.version != version || d.last.old:
+	case err != nil || d.version != version || d.old:
 	case wrong != nil:
-		d.last.old = true // reading it returns the error
+		d.old = true // reading it returns the error
 	default:
 		d.took(st, rec.Version)
 	}

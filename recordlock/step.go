@@ -11,43 +11,37 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// change is a state that is to be stored.
-type change struct {
-	state   *state
-	version string // the version that it replaces
-	moment  moment // from before it is sent
-}
-
 // step applies all jobs to the last state once, and stores the result if they have changed it. It first
 // reads the record if that is due.
 func (d *desk) step(ctx context.Context) error {
-	if d.old() {
+	if d.outdated() {
 		if err := d.read(ctx); err != nil {
 			return err
 		}
 	}
-	if c := d.apply(d.engine.moment(ctx)); c != nil {
-		return d.store(ctx, c)
+	m := d.engine.moment(ctx)
+	if st, version := d.apply(m); st != nil {
+		return d.store(ctx, st, version, m)
 	}
 	return nil
 }
 
-// old reports whether the record must be read again.
-func (d *desk) old() bool {
+// outdated reports whether the record must be read again.
+func (d *desk) outdated() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.last.old
+	return d.old
 }
 
-// apply applies all jobs to a copy of the last state. It returns that if it must be stored. Otherwise it
-// gives the jobs their answers, unless a job is refused by a state from before it arrived: then the
-// record must be read again.
-func (d *desk) apply(m moment) *change {
+// apply applies all jobs to a copy of the last state. It returns that, and the version that it replaces,
+// if it must be stored. Otherwise it gives the jobs their answers, unless a job is refused by a state
+// from before it arrived: then the record must be read again.
+func (d *desk) apply(m moment) (st *state, version string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := &change{d.last.state.clone(), d.last.version, m}
+	st = d.state.clone()
 	d.next = time.Time{}
-	if left := c.state.prune(m, d.seen); left > 0 { // a lease ends
+	if left := st.prune(m, d.seen); left > 0 { // a lease ends
 		d.next = m.now.Add(left)
 	}
 	// A Swap of unknown outcome must find another version if the store executes it later.
@@ -55,7 +49,7 @@ func (d *desk) apply(m moment) *change {
 	old := false
 	slices.SortStableFunc(d.jobs, func(a, b *job) int { return cmp.Compare(a.rank(), b.rank()) })
 	for _, j := range d.jobs {
-		switch j.answer, j.err = j.apply(c.state, m); j.answer {
+		switch j.answer, j.err = j.apply(st, m); j.answer {
 		case joins, stored:
 			j.sent, changed = true, true
 		case refused:
@@ -66,14 +60,14 @@ func (d *desk) apply(m moment) *change {
 		}
 	}
 	switch {
-	case d.keepPlaces(c.state, m, changed) || changed:
-		return c
+	case d.keepPlaces(st, m, changed) || changed:
+		return st, d.version
 	case old:
-		d.last.old = true
+		d.old = true
 	default:
-		d.settle(c)
+		d.settle(st)
 	}
-	return nil
+	return nil, ""
 }
 
 // The places of a process last so long if it does not renew them, and longer the more processes
@@ -111,19 +105,19 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 	return due
 }
 
-// settle gives the jobs their answers. The caller holds mu.
-func (d *desk) settle(c *change) {
+// settle gives the jobs the answers that they have made of a state. The caller holds mu.
+func (d *desk) settle(st *state) {
 	for _, j := range slices.Clone(d.jobs) {
 		a := j.acquires
 		switch {
 		case j.left && !errors.Is(j.err, errGone): // the next step removes what this one has stored
 		case j.answer == refused, j.answer == stored:
 			if a != nil && j.err == nil && a.req.OnLost != nil {
-				d.holds[a.me.Owner] = hold{a.grant.Token, a.req.TTL, a.req.OnLost}
+				d.holds[a.me.Owner] = a
 			}
 			d.finish(j, j.err)
 		case j.answer == waits, j.answer == joins:
-			a.queue(c.state)
+			a.queue(st)
 		}
 	}
 }
@@ -133,8 +127,8 @@ func (d *desk) call(ctx context.Context, request func(context.Context) error) (e
 	d.mu.Lock()
 	d.number++
 	limit, room := callLimit, d.engine.calm
-	for _, h := range d.holds {
-		limit = min(limit, max(h.ttl/4, minTTL))
+	for _, a := range d.holds {
+		limit = min(limit, max(a.req.TTL/4, minTTL))
 	}
 	if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.rank() == 0 }) {
 		room = d.engine.urgent // it keeps a lease, or others wait for it
@@ -184,48 +178,48 @@ func (d *desk) took(st *state, version string) {
 		d.doubt = nil
 	}
 	now := time.Now()
-	if before := d.last.state; before == nil || before.Last != st.Last || len(before.Holders) != len(st.Holders) {
+	if d.state == nil || d.state.Last != st.Last || len(d.state.Holders) != len(st.Holders) {
 		d.changed = now
 	}
-	d.last = snapshot{st, version, now, false}
+	d.state, d.version, d.at, d.old = st, version, now, false
 	d.seen = d.seen.note(st, now)
-	for owner, h := range d.holds {
+	for owner, a := range d.holds {
 		if st.holder(owner) == nil {
 			delete(d.holds, owner)
-			d.engine.start(func() { h.lost(h.cause(st)) }) // ends at once: it does not block
+			d.engine.start(func() { a.req.OnLost(a.cause(st)) }) // ends at once: it does not block
 		}
 	}
 }
 
-// cause returns why a holder is not in a state.
-func (h hold) cause(st *state) error {
-	if h.token < st.Broken {
+// cause returns why the holder is not in a state.
+func (a *acquiring) cause(st *state) error {
+	if a.grant.Token < st.Broken {
 		return fmt.Errorf("%w: %q was broken: %s", driver.ErrBroken, st.Name, cmp.Or(st.Reason, "no reason given"))
 	}
 	return fmt.Errorf("%w: the lease of %q has expired, another process has adopted it, or its record was deleted", driver.ErrLost, st.Name)
 }
 
 // store stores a change and gives the jobs their answers.
-func (d *desk) store(ctx context.Context, c *change) error {
+func (d *desk) store(ctx context.Context, st *state, from string, m moment) error {
 	var version string
 	err := d.call(ctx, func(ctx context.Context) (err error) {
-		version, err = d.engine.records.Swap(ctx, d.key, encode(c.state), c.version, c.state.lone(c.moment))
+		version, err = d.engine.records.Swap(ctx, d.key, encode(st), from, st.lone(m))
 		return err
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case err == nil:
-		d.beat = c.moment.now
-		d.settle(c)
-		d.took(c.state, version)
+		d.beat = m.now
+		d.settle(st)
+		d.took(st, version)
 		return nil
 	case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be
-		d.doubt = &c.version
+		d.doubt = &from
 		for _, j := range d.jobs {
 			j.unsure = j.unsure || j.writes()
 		}
 	}
-	d.last.old = true
+	d.old = true
 	return err
 }
