@@ -28,14 +28,9 @@ type acquiring struct {
 func (d *desk) newAcquiring(req driver.Request) *acquiring {
 	a := &acquiring{desk: d, req: req, queued: make(chan driver.WaitInfo, 1)}
 	a.me = claim{
-		Owner: uuid.Must(uuid.NewV7()).String(), Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: req.Weight, Client: d.id,
-		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note), Kind: cut(req.Kind), Most: req.MaxHold.Milliseconds(),
-	}
-	if driver.ValidTrace(req.Trace) {
-		a.me.Trace = req.Trace
-	}
-	if req.Limit > 0 {
-		a.me.Weight = req.Units()
+		Owner: uuid.Must(uuid.NewV7()).String(), Client: d.id,
+		Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: max(req.Weight, min(req.Limit, 1)), // 1, or 0 without a limit
+		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note), Trace: cut(req.Trace), Kind: cut(req.Kind), Most: req.MaxHold.Milliseconds(),
 	}
 	a.job = &job{apply: a.enter, acquires: a}
 	return a

@@ -27,7 +27,7 @@ type desk struct {
 	wake   chan struct{} // has a value if there is something new
 
 	mu      sync.Mutex            // guards the fields below, and all jobs
-	jobs    []*job                // in the order in which they are applied
+	jobs    []*job                // urgent ones first, so that they make room for the others
 	holds   map[string]*acquiring // the acquisitions of this process whose holders are notified of a loss
 	works   bool                  // the goroutine runs
 	idle    time.Time             // when that ended, or the desk was asked for
@@ -56,7 +56,11 @@ func (d *desk) submit(j *job) {
 // add is submit for a caller that holds mu.
 func (d *desk) add(j *job) {
 	j.done, j.ended, j.answer, j.after = make(chan struct{}), false, unapplied, d.number
-	d.jobs = append(d.jobs, j)
+	place := len(d.jobs)
+	if j.urgent() {
+		place = 0
+	}
+	d.jobs = slices.Insert(d.jobs, place, j)
 	d.changed = time.Now()
 	if !d.works {
 		d.works = d.engine.start(d.run) // ends when the desk has nothing to do, or with the engine
@@ -129,7 +133,7 @@ func (d *desk) busy(ctx context.Context) bool {
 func (d *desk) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	grows := func(j *job) bool { return j.rank() == 1 && j.writes() }
+	grows := func(j *job) bool { return !j.urgent() && j.writes() }
 	large := errors.Is(err, driver.ErrInvalid) && slices.ContainsFunc(d.jobs, grows)
 	for _, j := range slices.Clone(d.jobs) {
 		switch {

@@ -41,14 +41,9 @@ type job struct {
 // writes reports whether the job has changed the state that it was applied to.
 func (j *job) writes() bool { return j.answer == joins || j.answer == stored }
 
-// rank is 0 for the jobs that end something or keep a lease, for which others wait, and 1 for those
-// that acquire.
-func (j *job) rank() int {
-	if j.acquires == nil || j.left {
-		return 0
-	}
-	return 1
-}
+// urgent reports whether the job ends something, for which others wait, or keeps a lease. The other
+// jobs acquire.
+func (j *job) urgent() bool { return j.acquires == nil || j.left }
 
 func notHeld(name string) error { return fmt.Errorf("%w: %q", driver.ErrNotHeld, name) }
 

@@ -47,7 +47,6 @@ func (d *desk) apply(m moment) (st *state, version string) {
 	// A Swap of unknown outcome must find another version if the store executes it later.
 	changed := d.doubt != nil
 	old := false
-	slices.SortStableFunc(d.jobs, func(a, b *job) int { return cmp.Compare(a.rank(), b.rank()) })
 	for _, j := range d.jobs {
 		switch j.answer, j.err = j.apply(st, m); j.answer {
 		case joins, stored:
@@ -130,8 +129,8 @@ func (d *desk) call(ctx context.Context, request func(context.Context) error) (e
 	for _, a := range d.holds {
 		limit = min(limit, max(a.req.TTL/4, minTTL))
 	}
-	if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.rank() == 0 }) {
-		room = d.engine.urgent // it keeps a lease, or others wait for it
+	if slices.ContainsFunc(d.jobs, (*job).urgent) {
+		room = d.engine.urgent
 	}
 	d.mu.Unlock()
 	select {
