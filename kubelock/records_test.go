@@ -343,8 +343,49 @@ func TestNotFound(t *testing.T) {
 			http.NotFound(w, r)
 			return true
 		})
-		if rec, err := r.Get(s.Context(), "key"); !errors.Is(err, driver.ErrConfig) {
-			s.Errorf("Get returns %+v, %v, want ErrConfig", rec, err)
+		if rec, err := r.Get(s.Context(), "key"); !errors.Is(err, driver.ErrUnavailable) {
+			s.Errorf("Get returns %+v, %v, want ErrUnavailable", rec, err)
+		}
+	})
+}
+
+// TestStarting: an API server that starts refuses all accounts for a moment. That ends no wait and no
+// lock, but an account that has lost its rights is reported.
+func TestStarting(t *testing.T) {
+	play(t, func(s scene) {
+		r, locks := s.records(), s.locks()
+		refuse := func(w http.ResponseWriter, _ *http.Request, _ func()) bool {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		version := s.put(r, "key", "value", "", 0)
+		g := s.acquire(locks, request("a"))
+		done := make(chan driver.Grant)
+		go func() { done <- s.acquire(s.locks(), waiting("a")) }() // ends when it is granted
+		time.Sleep(time.Second)
+		s.server.Intercept(refuse)
+		s.server.Kick() // so that the waiter watches again
+		begun := time.Now()
+		for time.Since(begun) < 9*time.Second {
+			if _, err := r.Get(s.Context(), "key"); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "403") {
+				s.Fatalf("after %v: %v, want ErrUnavailable", time.Since(begun), err)
+			}
+			time.Sleep(time.Second)
+			if time.Since(begun) == 4*time.Second { // so that the lease does not end
+				s.server.Intercept(nil)
+				s.ok(locks.Renew(s.Context(), []driver.Lease{leaseOf("a", g)})[0])
+				s.server.Intercept(refuse)
+			}
+		}
+		s.server.Intercept(nil)
+		s.ok(locks.Release(s.Context(), leaseOf("a", g)))
+		<-done
+		version = s.put(r, "key", "next", version, 0)
+		s.server.Intercept(refuse)
+		_, _ = r.Get(s.Context(), "key") // refused, as when a server starts
+		time.Sleep(10 * time.Second)
+		if _, err := r.Swap(s.Context(), "key", nil, version, 0); !errors.Is(err, driver.ErrConfig) {
+			s.Errorf("after ten seconds: %v, want ErrConfig", err)
 		}
 	})
 }

@@ -57,8 +57,12 @@ type List struct {
 	Items    []Object `json:"items"`
 }
 
-// ErrAbsent is the error of an object that does not exist.
-var ErrAbsent = errors.New("there is no such object") // 404
+// ErrAbsent is the error of an object that does not exist. ErrRefused is an ErrConfig that may
+// pass: the server refuses the account, or a proxy has no server.
+var (
+	ErrAbsent  = errors.New("there is no such object") // 404
+	ErrRefused = fmt.Errorf("%w", driver.ErrConfig)    // 401, 403, 404
+)
 
 // errOld is the error of a revision that was compacted.
 var errOld = errors.New("the revision was compacted") // 410
@@ -212,7 +216,7 @@ func problem(code int, body io.Reader) error {
 	case code == http.StatusNotFound && status.Reason == "NotFound":
 		return ErrAbsent
 	case code == http.StatusNotFound: // of a proxy without servers, or a wrong URL
-		hint = " (this is no API server: check its URL)"
+		kind, hint = ErrRefused, " (this is no API server: check its URL)"
 	case code == http.StatusConflict: // also if an object exists that was to be created
 		return driver.ErrConflict
 	case code == http.StatusGone:
@@ -224,7 +228,7 @@ func problem(code int, body io.Reader) error {
 	case code == http.StatusUnprocessableEntity || code == http.StatusRequestEntityTooLarge:
 		kind = driver.ErrInvalid
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		hint = " (the account needs get, list, watch, create and patch on leases of coordination.k8s.io)"
+		kind, hint = ErrRefused, " (the account needs get, list, watch, create and patch on leases of coordination.k8s.io)"
 	}
 	return fmt.Errorf("%w: the API server answers %d %s: %s%s", kind, code, status.Reason, status.Message, hint)
 }
