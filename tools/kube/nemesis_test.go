@@ -97,7 +97,7 @@ func TestNemesis(t *testing.T) {
 	for _, inject := range []struct {
 		fault func()
 		rest  time.Duration // at most, before the next one
-	}{{n.onServers, 6 * time.Second}, {n.onWorkers, time.Second}} {
+	}{{func() { disturb(n, n.servers, n.run.Fault) }, 6 * time.Second}, {n.onWorkers, time.Second}} {
 		injecting.Go(func() { // ends after length
 			for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(rand.N(inject.rest)) {
 				inject.fault()
@@ -159,46 +159,46 @@ func (n *nemesis) start(worker string) {
 // lull is how long a fault lasts.
 func lull() { time.Sleep(200*time.Millisecond + rand.N(6*time.Second)) }
 
-// onServers injects a random fault of an API server or of etcd, and ends it.
-func (n *nemesis) onServers() {
-	s := n.servers[rand.N(len(n.servers))]
+// disturb injects a random fault of an API server or of etcd, and ends it. note records it.
+func disturb(t testing.TB, servers []*server, note func(what string, workers ...string) (end func())) {
+	s := servers[rand.N(len(servers))]
 	switch rand.N(5) {
 	case 0:
-		end := n.run.Fault("kill an API server")
+		defer note("kill an API server")()
 		kill(s.api)
 		lull()
-		s.startAPI(n)
-		end()
+		s.startAPI(t)
 	case 1:
-		n.freeze("an API server", s.api)
+		defer note("freeze an API server")()
+		freezeFor(t, s.api)
 	case 2:
-		for _, s := range n.servers {
-			_ = s.api.Process.Signal(syscall.SIGSTOP) // both stand still, as if etcd had no majority
+		defer note("freeze all API servers")() // as if etcd had no majority
+		for _, s := range servers {
+			_ = s.api.Process.Signal(syscall.SIGSTOP)
 		}
-		n.freeze("all API servers", s.api)
-		for _, s := range n.servers {
+		freezeFor(t, s.api)
+		for _, s := range servers {
 			_ = s.api.Process.Signal(syscall.SIGCONT)
 		}
 	case 3:
-		n.freeze("etcd", s.etcd.cmd)
+		defer note("freeze etcd")()
+		freezeFor(t, s.etcd.cmd)
 	case 4:
-		end := n.run.Fault("kill etcd")
+		defer note("kill etcd")()
 		kill(s.etcd.cmd)
 		lull()
-		s.startEtcd(n)
-		end()
+		s.startEtcd(t)
 	}
 }
 
-// freeze stops a server for a while.
-func (n *nemesis) freeze(what string, cmd *exec.Cmd) {
-	defer n.run.Fault("freeze " + what)()
+// freezeFor stops a server for a while.
+func freezeFor(t testing.TB, cmd *exec.Cmd) {
 	if err := freeze.Process(cmd.Process); err != nil {
-		n.Error(err)
+		t.Error(err)
 	}
 	lull()
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		n.Error(err)
+		t.Error(err)
 	}
 }
 

@@ -22,11 +22,17 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 const (
 	object = "one-lease"
-	ttl    = 2 * time.Second
+	ttl    = 4 * time.Second
+
+	// A candidate of client-go counts its lease from the answer to a request, which may be late by its
+	// time limit.
+	renewDeadline = 1500 * time.Millisecond
+	requestLimit  = renewDeadline / 2
 )
 
 // candidates are programs of tests. Each takes locks again and again. Those of TestTurns print when it
@@ -71,11 +77,12 @@ func runClientGo(where string) {
 	parts := strings.Fields(where)
 	client := kubernetes.NewForConfigOrDie(&rest.Config{
 		Host: parts[0], BearerToken: locksToken, TLSClientConfig: rest.TLSClientConfig{CAFile: parts[1]}, QPS: -1,
+		Timeout: requestLimit,
 	})
 	for {
 		ctx, cancel := context.WithCancel(context.Background())
 		config := electionConfig(client, parts[2], object, "client-go-"+strconv.Itoa(os.Getpid()))
-		config.LeaseDuration, config.RenewDeadline, config.RetryPeriod = ttl, 1200*time.Millisecond, 100*time.Millisecond
+		config.LeaseDuration, config.RenewDeadline, config.RetryPeriod = ttl, renewDeadline, 100*time.Millisecond
 		config.Callbacks = leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				says("has", 0)
@@ -111,9 +118,20 @@ type turn struct {
 
 // table collects the turns of all processes.
 type table struct {
-	mu    sync.Mutex // guards the fields below
-	turns []turn
-	kills int
+	healed chan struct{} // closed when the last fault is over
+
+	mu     sync.Mutex // guards the fields below
+	turns  []turn
+	kills  int
+	faults map[string]int
+}
+
+// note counts a fault of a server.
+func (tab *table) note(what string, _ ...string) (end func()) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	tab.faults[what]++
+	return func() {}
 }
 
 // watch runs one candidate after the other until ctx ends, and kills each of them after a while.
@@ -174,19 +192,26 @@ func (tab *table) add(held turn) {
 func (tab *table) enough() bool {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
-	return len(tab.turns) >= 500 && tab.kills >= 10
+	return len(tab.turns) >= 500 && tab.kills >= 10 && len(tab.faults) >= 3
 }
 
 // TestTurns: fencelock and the leader election of client-go take turns on one Lease object, through
-// two API servers, while their processes are killed, also while they hold it. No two of them hold it
-// at the same time.
+// two API servers, while their processes are killed, also while they hold it, and while the servers
+// and etcd are killed and frozen. No two of them hold it at the same time.
 func TestTurns(t *testing.T) {
 	first := start(t)
 	second, namespace := first.beside(t), first.namespace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
-	tab := &table{}
+	tab := &table{faults: map[string]int{}, healed: make(chan struct{})}
 	errs := make(chan error, 4)
+	go func() { // ends with ctx and the end of a fault
+		defer close(tab.healed)
+		for ctx.Err() == nil {
+			disturb(t, []*server{first, second}, tab.note)
+			retry.Sleep(ctx, rand.N(20*time.Second))
+		}
+	}()
 	for _, s := range []*server{first, second} {
 		for _, kind := range []string{"client-go", "fencelock"} {
 			go func() { errs <- tab.watch(ctx, kind, s.place(namespace)) }() // ends with ctx
@@ -201,6 +226,7 @@ func TestTurns(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	<-tab.healed
 	if !tab.enough() {
 		t.Errorf("the time is over after %d turns with %d kills", len(tab.turns), tab.kills)
 	}
@@ -224,7 +250,7 @@ func (tab *table) judge(t *testing.T) {
 		}
 		token = max(token, held.token)
 	}
-	t.Logf("%v turns, %d changes between them, %d killed holders", counts, changes, tab.kills)
+	t.Logf("%v turns, %d changes between them, %d killed holders, faults %v", counts, changes, tab.kills, tab.faults)
 	if min(counts["client-go"], counts["fencelock"]) < len(tab.turns)/10 {
 		t.Errorf("the turns are uneven: %v", counts)
 	}
