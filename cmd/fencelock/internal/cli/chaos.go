@@ -93,7 +93,7 @@ func (c *chaosCmd) flags(cmd *cobra.Command, sabotages []string) {
 	f.Var(number{&c.Names, 2}, "names", "How many locks there are of each kind: plain, shared, limited and minimum hold.")
 	f.DurationVar(&c.TTL, "ttl", time.Second, "TTL of the locks.")
 	f.StringVar(&c.Faults, "faults", "safe", "`FAULTS`: safe, all (also those that can lead to two holders), or names, separated by commas.")
-	f.IntVar(&c.Rate, "rate", 0, "At most `N` acquires per second, of all workers. Default: 200 with a URL (50 on Kubernetes), no limit with --engine.")
+	f.IntVar(&c.Rate, "rate", 0, "At most `N` acquires per second, of all workers. Default: 200 with a URL (50 on Kubernetes, etcd and NATS), no limit with --engine.")
 	f.StringVar(&c.Prefix, "prefix", "", "With a URL: `PREFIX` of all keys and names. It must not be in use. Default: a random one.")
 	f.BoolVar(&c.Yes, "yes", false, "With a URL: allow a server on another host.")
 	f.StringVar(&c.Out, "out", "", "`DIR` for history.jsonl and the page chaos.html. Default: a new directory for temporary files.")

@@ -95,8 +95,9 @@ func explainKube(err error) error {
 	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
 }
 
-// kubeRate bounds the writes of etcd, which the whole cluster uses: an acquisition has several.
-const kubeRate = 50
+// clusterRate bounds the writes of a store whose members agree on each: an acquisition has several.
+// Of etcd, the whole cluster of Kubernetes depends on it.
+const clusterRate = 50
 
 // kubePart returns the objects of the locks whose names begin with a prefix.
 func kubePart(u *url.URL, prefix string) (*Part, error) {
@@ -105,7 +106,7 @@ func kubePart(u *url.URL, prefix string) (*Part, error) {
 		return nil, err
 	}
 	target.prefix = prefix
-	p := &Part{URL: u.String(), Names: prefix, Rate: kubeRate, sweep: target.sweep}
+	p := &Part{URL: u.String(), Names: prefix, Rate: clusterRate, sweep: target.sweep}
 	if server, err := url.Parse(target.login.Server); err == nil {
 		p.Hosts = []string{server.Hostname()}
 	}

@@ -154,7 +154,7 @@ func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
 		return nil, err
 	}
 	locks := &storeLocks{store: s, open: open, prefix: "fencelock.lock/" + prefix}
-	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, sweep: locks.sweep}, nil
+	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, sweep: locks.sweep}, nil
 }
 
 // storeLocks are the records of locks whose keys have a prefix.
