@@ -13,7 +13,7 @@ import (
 // records what it does with its locks; see package record.
 func Example() {
 	const ttl = 10 * time.Second // of the service
-	var t *testing.T             // of the test
+	t := new(testing.T)          // of the test
 	run := chaostest.New(t)
 	link := run.Proxy("127.0.0.1:6379")
 	start := func(worker string) *chaostest.Process {
