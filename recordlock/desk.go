@@ -41,7 +41,6 @@ type desk struct {
 	seen     sightings // in it
 	changed  time.Time // when its holders were last seen to change
 	beat     time.Time // when the places of this process in it were renewed
-	doubt    *string   // the version from which a Swap of unknown outcome may still be executed; nil if none
 	number   int64     // of the last request to the store
 	answered int64     // of the last one that succeeded
 }

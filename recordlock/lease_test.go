@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/recordlock"
 )
@@ -205,5 +206,39 @@ func TestReturningWaiterKeepsItsPlace(t *testing.T) {
 			t.Error("the second waiter was granted before the first")
 		}
 		<-order
+	})
+}
+
+// The wall clock of a waiter is set back, and the answer to its grant is lost. Another process has seen
+// that grant, and must not take the repeated one for it, although that is two thirds over.
+func TestRepeatedGrantIsANewLease(t *testing.T) {
+	play(t, false, func(s scene) {
+		holder, _ := s.client()
+		g := s.acquire(holder, request())
+		e, l := s.client()
+		other, _ := s.client()
+		granted := make(chan driver.Grant, 2)
+		go func() { granted <- s.acquire(e, waiting()) }() // ends when it is granted
+		time.Sleep(time.Second)
+		clock.Step(-time.Hour)
+		defer clock.Step(0)
+		lost := false
+		l.set(func(l *link) {
+			l.swap = func(next func() error) error {
+				err := next()
+				if list, _ := holder.List(s.Context(), driver.Query{}); lost || len(list) == 0 || len(list[0].Holders) == 0 || list[0].Holders[0].Owner == g.Owner {
+					return err
+				}
+				lost = true
+				go func() { granted <- s.acquire(other, waiting()) }() // ends when it is granted
+				time.Sleep(ttl * 2 / 3)
+				return driver.ErrUnavailable
+			}
+		})
+		s.ok(holder.Release(s.Context(), lease(g)))
+		first, second := <-granted, <-granted
+		if early := first.Sent.Add(ttl).Sub(second.Sent); !lost || early > 0 {
+			t.Errorf("lost=%t, and the second process was granted the name %v before the end of the lease", lost, early)
+		}
 	})
 }

@@ -11,9 +11,18 @@ import (
 )
 
 // List returns the names that are held, waited for or closed by a minimum hold; see
-// [driver.Lister]. It reads all of their records.
+// [driver.Lister]. It reads all of their records unless the query names one, since the keys of long
+// names do not begin with them.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	records, err := e.find(ctx, q)
+	var records []driver.Record
+	var err error
+	switch {
+	case !q.Exact:
+		records, err = e.records.List(ctx, e.cfg.Prefix)
+	case driver.CheckName(q.Prefix) == nil: // an invalid name cannot be held
+		records = make([]driver.Record, 1)
+		records[0], err = e.records.Get(ctx, e.key(q.Prefix))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +41,6 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	}
 	slices.SortFunc(list, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
 	return list, errors.Join(broken...)
-}
-
-// find reads the records that a query may match: all of them unless it names one, since the keys of
-// long names do not begin with them.
-func (e *Engine) find(ctx context.Context, q driver.Query) ([]driver.Record, error) {
-	switch {
-	case !q.Exact:
-		return e.records.List(ctx, e.cfg.Prefix)
-	case driver.CheckName(q.Prefix) != nil:
-		return nil, nil // an invalid name cannot be held
-	}
-	rec, err := e.records.Get(ctx, e.key(q.Prefix))
-	return []driver.Record{rec}, err
 }
 
 // status returns the status of a name at m.

@@ -21,9 +21,12 @@ var mutants = []mutant{
 		"d.number++\n", "d.number++\n\td.idle = time.Now()\n",
 		"now := time.Now()", "now := d.idle",
 	}, "TestLeaseCountsFromTheAnswer"},
-	{"there is no second write after an unknown outcome", "step.go", []string{
-		"changed := d.doubt != nil", "changed := false",
+	{"there is no second write after an unknown outcome", "acquire.go", []string{
+		"if a.left {", "if a.left && st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\treturn refused, errGone\n\t}\n\tif a.left {",
 	}, "TestSecondWriteAfterAnUnknownOutcome"},
+	{"there is none after a refusal", "step.go", []string{
+		"changed = changed || j.unsure", "",
+	}, "TestSecondWriteAfterARefusal"},
 	{"a process that asks once trusts the store's clock alone", "lease.go", []string{
 		"max(byStore, byWall)", "byStore+0*byWall",
 	}, "TestOneShotTrustsNoClockAlone"},
@@ -37,6 +40,12 @@ var mutants = []mutant{
 	{"a token is issued while the store's clock cannot be read", "lease.go", []string{
 		"return !m.known && !m.none", "return false",
 	}, "TestNoTokenWithoutTheClock"},
+	{"a missed grant keeps its minimum hold", "acquire.go", []string{
+		"st.undo(a.me.Owner)", "st.remove(a.me.Owner)",
+	}, "TestMissedGrantEndsItsMinimumHold"},
+	{"a repeated grant has a beat of its earlier attempt", "acquire.go", []string{
+		"h.start(a.req.TTL, h.Token, m)", "h.TTL = a.req.TTL.Microseconds()\n\th.renew(m)",
+	}, "TestRepeatedGrantIsANewLease"},
 	{"a request is refused by a record that was read before it", "step.go", []string{
 		"old = old || d.answered <= j.after", "",
 	}, "TestRefusalsAreReadAgain"},

@@ -73,6 +73,26 @@ func TestSecondWriteAfterAnUnknownOutcome(t *testing.T) {
 	}
 }
 
+// The outcome of the Swap of an Adopt is unknown, and the acquisition that it adopts ends before the next
+// attempt, which is refused. The store does not execute the first Swap after that.
+func TestSecondWriteAfterARefusal(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		holder, _ := s.client()
+		req := request()
+		req.TTL = time.Second
+		g := s.acquire(holder, req)
+		var lost late
+		lost.takeOne(l) // for two seconds
+		if _, err := e.Adopt(s.Context(), lease(g), req); !errors.Is(err, driver.ErrNotHeld) {
+			t.Fatalf("got %v, want ErrNotHeld", err)
+		}
+		if err := lost.execute(); !errors.Is(err, driver.ErrConflict) {
+			t.Errorf("the late Swap: got %v, want ErrConflict", err)
+		}
+	})
+}
+
 // The store executes the first Swap of a name so late that the record of a later holder has expired.
 // The client still waits, and finds itself in the record, with a token below that of the later one.
 func TestFirstSwapArrivesLate(t *testing.T) {
@@ -549,6 +569,31 @@ func TestFullRecord(t *testing.T) {
 			s.ok(e.Release(s.Context(), l))
 		}
 		s.acquire(e, req)
+	})
+}
+
+// A request that waits for a name whose record is full has no place until there is room.
+func TestWaiterOfAFullRecord(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, _ := s.client()
+		req := request()
+		req.TTL, req.Mode, req.Note = time.Hour, driver.Shared, strings.Repeat("n", 1024)
+		var leases []driver.Lease
+		for g, err := e.Acquire(s.Context(), req); err == nil; g, err = e.Acquire(s.Context(), req) {
+			leases = append(leases, lease(g))
+		}
+		granted := make(chan driver.Grant, 1)
+		places := make(chan int, 1)
+		other := waiting()
+		other.Note, other.OnWait = req.Note, func(w driver.WaitInfo) { places <- w.Position }
+		go func() { granted <- s.acquire(e, other) }() // ends when it is granted
+		if place := <-places; place != 0 {
+			t.Errorf("it has place %d", place)
+		}
+		for _, l := range leases {
+			s.ok(e.Release(s.Context(), l))
+		}
+		<-granted
 	})
 }
 

@@ -120,22 +120,18 @@ func (st *state) holder(owner string) *claim {
 	return nil
 }
 
-// remove removes the holder or waiter with an owner, and reports whether there was one.
-func (st *state) remove(owner string) bool {
-	before := len(st.Holders) + len(st.Waiters)
+// remove removes the holder or waiter with an owner.
+func (st *state) remove(owner string) {
 	those := func(c claim) bool { return c.Owner == owner }
 	st.Holders, st.Waiters = slices.DeleteFunc(st.Holders, those), slices.DeleteFunc(st.Waiters, those)
-	return len(st.Holders)+len(st.Waiters) < before
 }
 
-// undo is remove for a request that nobody has been granted, or that was broken: its minimum hold ends,
-// too.
-func (st *state) undo(owner string) bool {
-	removed := st.remove(owner)
+// undo is remove for a request whose caller has gone, or that was broken: its minimum hold ends, too.
+func (st *state) undo(owner string) {
+	st.remove(owner)
 	if st.Closed != nil && st.Closed.Owner == owner {
-		st.Closed, removed = nil, true
+		st.Closed = nil
 	}
-	return removed
 }
 
 // grow counts the length of a claim that is to be added. It reports whether there is room for that.

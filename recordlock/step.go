@@ -44,15 +44,14 @@ func (d *desk) apply(m moment) (st *state, version string) {
 	if left := st.prune(m, d.seen); left > 0 { // a lease ends
 		d.next = m.now.Add(left)
 	}
-	// A Swap of unknown outcome must find another version if the store executes it later.
-	changed := d.doubt != nil
-	old := false
+	changed, old := false, false
 	for _, j := range d.jobs {
 		switch j.answer, j.err = j.apply(st, m); j.answer {
 		case joins, stored:
 			j.sent, changed = true, true
 		case refused:
 			old = old || d.answered <= j.after
+			changed = changed || j.unsure // or the store may still execute the attempt of unknown outcome
 		case blind: // the others go on
 			j.heard.Unavailable(context.Background(), errBlind)
 			d.next = earliest(d.next, m.now.Add(blindPause))
@@ -173,9 +172,6 @@ func (d *desk) read(ctx context.Context) error {
 // took keeps a state as the last one. Leases that it shows for the first time count from now, after
 // the answer, since their holders may have renewed them until shortly before. The caller holds mu.
 func (d *desk) took(st *state, version string) {
-	if d.doubt != nil && *d.doubt != version {
-		d.doubt = nil
-	}
 	now := time.Now()
 	if d.state == nil || d.state.Last != st.Last || len(d.state.Holders) != len(st.Holders) {
 		d.changed = now
@@ -214,7 +210,6 @@ func (d *desk) store(ctx context.Context, st *state, from string, m moment) erro
 		d.took(st, version)
 		return nil
 	case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be
-		d.doubt = &from
 		for _, j := range d.jobs {
 			j.unsure = j.unsure || j.writes()
 		}
