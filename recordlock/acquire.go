@@ -226,7 +226,7 @@ func (a *acquiring) leave() (left <-chan struct{}) {
 	case a.ended: // with a grant, which the next step gives back
 		delete(d.holds, a.me.Owner)
 		d.add(a.job)
-	case !a.sent: // the store knows nothing of it
+	case !a.writes() && !a.unsure && a.me.Ticket == 0: // the store knows nothing of it
 		d.finish(a.job, errGone)
 	}
 	d.ring()

@@ -20,7 +20,7 @@ const (
 	stored           // it is done once the state is stored
 )
 
-// job is one request of a process for one name. Its desk's mutex guards its fields.
+// job is one request of a process for one name. The mutex of its desk guards its fields.
 type job struct {
 	// apply applies the job to a state. It may be called again with a newer one.
 	apply    func(st *state, m moment) (answer, error)
@@ -29,8 +29,7 @@ type job struct {
 	acquires *acquiring // nil for the jobs that do something else
 
 	after  int64         // the number of the desk's last request when it arrived; what refuses it must be newer
-	sent   bool          // a Swap was sent that has its changes
-	unsure bool          // the outcome of such a Swap is unknown
+	unsure bool          // the outcome of a Swap that has its changes is unknown
 	left   bool          // its caller has gone
 	until  time.Time     // when it is given up then, although it may not be done
 	done   chan struct{} // closed when ended is set

@@ -48,7 +48,7 @@ func (d *desk) apply(m moment) (st *state, version string) {
 	for _, j := range d.jobs {
 		switch j.answer, j.err = j.apply(st, m); j.answer {
 		case joins, stored:
-			j.sent, changed = true, true
+			changed = true
 		case refused:
 			old = old || d.answered <= j.after
 			changed = changed || j.unsure // or the store may still execute the attempt of unknown outcome
