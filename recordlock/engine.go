@@ -161,7 +161,10 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	if err := driver.CheckResize(name, limit); err != nil {
 		return err
 	}
-	return e.do(ctx, name, resizing(limit))
+	return e.do(ctx, name, &job{apply: func(st *state, _ moment) (answer, error) {
+		st.Limit = limit
+		return stored, nil
+	}})
 }
 
 // deskLife is how long an idle desk is kept, with what it knows of the record, such as how long it has

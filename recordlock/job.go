@@ -75,14 +75,6 @@ func leaving(l driver.Lease) *job {
 	return j
 }
 
-// resizing returns a job that sets the limit of a name.
-func resizing(limit int) *job {
-	return &job{apply: func(st *state, _ moment) (answer, error) {
-		st.Limit = limit
-		return stored, nil
-	}}
-}
-
 // breaking returns a job that ends the acquisition of one owner, or all if owner is empty. If it is
 // repeated after an attempt of unknown outcome, it ends only those that it has found before, and no
 // successor. It sets token to the one that it issues.
