@@ -38,7 +38,7 @@ func (d *desk) newAcquiring(req driver.Request) *acquiring {
 
 // enter takes the name if it is free, and joins the waiters otherwise.
 func (a *acquiring) enter(st *state, m moment) (answer, error) {
-	if a.left { // what this stores has another version, so the store executes no earlier attempt later
+	if a.left { // it writes in any case, so that the store executes no earlier attempt later
 		st.undo(a.me.Owner)
 		return stored, errGone
 	}

@@ -22,7 +22,7 @@ var mutants = []mutant{
 		"now := time.Now()", "now := d.idle",
 	}, "TestLeaseCountsFromTheAnswer"},
 	{"there is no second write after an unknown outcome", "acquire.go", []string{
-		"if a.left {", "if a.left && st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\treturn refused, errGone\n\t}\n\tif a.left {",
+		"if a.left {", "if a.left && st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\ta.unsure = false\n\t\treturn refused, errGone\n\t}\n\tif a.left {",
 	}, "TestSecondWriteAfterAnUnknownOutcome"},
 	{"there is none after a refusal", "step.go", []string{
 		"changed = changed || j.unsure", "",
