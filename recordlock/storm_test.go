@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
 )
@@ -58,12 +58,14 @@ func (s *storm) weather(next func() error) error {
 	return driver.ErrUnavailable
 }
 
-// shift changes the delays of a client's connection, and what it reads of the store's clock, which is that
-// of all clients.
-func (s *storm) shift(links []*link, clock bool) {
-	ahead := time.Duration(0)
-	if clock {
-		ahead = time.Duration(rand.IntN(3)-1) * time.Hour
+// shift changes the delays of the connections, and sets the clock of the store or those of all clients.
+func (s *storm) shift(links []*link, kind string) {
+	hour, ahead := time.Duration(rand.IntN(3)-1)*time.Hour, time.Duration(0)
+	switch kind {
+	case storeJumps:
+		ahead = hour
+	case clientsJump:
+		clock.Step(hour)
 	}
 	for _, l := range links {
 		l.set(func(l *link) {
@@ -196,6 +198,11 @@ func (s *storm) judge() {
 	}
 }
 
+const (
+	storeJumps  = "the clock of the store jumps"
+	clientsJump = "the clocks of the clients jump"
+)
+
 // TestStorm lets late, repeated and lost requests meet holds of some milliseconds, contexts of one
 // millisecond, weights, a limit that changes, breaks and adoptions, on records that are polled, report
 // changes or have no clock. It has a storm of each, and many with FENCELOCK_SLOW.
@@ -205,7 +212,7 @@ func TestStorm(t *testing.T) {
 		storms = 100
 	}
 	for i := range storms {
-		for _, kind := range []string{"polled", "polled, and the clock jumps", "no clock", "reported"} {
+		for _, kind := range []string{"polled", storeJumps, clientsJump, "no clock", "reported"} {
 			t.Run(fmt.Sprint(kind, " ", i), func(t *testing.T) {
 				play(t, kind != "no clock", func(sc scene) { rage(&storm{scene: sc}, kind) })
 			})
@@ -239,13 +246,14 @@ func rage(s *storm, kind string) {
 	weather.Go(func() { // ends with ctx
 		for ctx.Err() == nil {
 			time.Sleep(rand.N(2 * time.Second))
-			s.shift(links, strings.Contains(kind, "jumps"))
+			s.shift(links, kind)
 			_ = s.any().Resize(ctx, name, 1+rand.IntN(most))
 		}
 	})
 	all.Wait()
 	cancel()
 	weather.Wait()
+	clock.Step(0)
 	s.late.Wait()
 	s.judge()
 	for _, l := range links {
