@@ -19,7 +19,7 @@ import (
 
 // TestLatency logs how long an acquire with a release of a free lock takes, and a hand-over to a
 // waiter from the call of release to the return of acquire: of fencelock, and of client-go with short
-// periods and with those of its documentation.
+// periods and with the defaults of core clients.
 func TestLatency(t *testing.T) {
 	s := start(t)
 	where := s.where(t)
