@@ -3,6 +3,7 @@ package examtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -77,13 +78,12 @@ func Gone(t testing.TB, open func(testing.TB) Link) {
 	}
 	var all []times
 	for range rounds {
-		r := g.round()
-		for try := 1; try < 3 && r.tooLate(); try++ { // the machine may have been busy
-			r = g.round()
+		r, err := g.round()
+		for try := 1; try < 3 && err != nil; try++ { // the machine may have been busy
+			r, err = g.round()
 		}
-		if r.tooLate() {
-			t.Errorf("a holder with a TTL of %v died. A waiter that was there was granted after %v, and one that arrived later after %v",
-				goneTTL, r.there, r.late)
+		if err != nil {
+			t.Error(err)
 		}
 		all = append(all, r)
 	}
@@ -101,72 +101,66 @@ func Gone(t testing.TB, open func(testing.TB) Link) {
 	}
 }
 
-// tooLate reports whether a waiter was granted later than promised.
-func (r times) tooLate() bool { return r.there > goneTTL+goneLate || r.late > 2*goneTTL+goneLate }
-
-// round tests a holder that is cut off and one that is killed, at the same time.
-func (g gone) round() (r times) {
+// round tests a holder that is cut off and one that is killed, at the same time. It returns an error if
+// something took too long.
+func (g gone) round() (r times, err error) {
 	g.Helper()
-	done := make(chan struct{})
+	cut := make(chan error, 1)
 	holder, next := g.open(g), g.open(g)
-	g.work.Go(func() { // ends when the waiter is granted
-		defer close(done)
-		r.margin, r.deadline = g.silenced(holder, next)
-	})
-	r.there, r.late = g.killed(g.open(g), g.open(g), g.open(g))
-	<-done
-	return r
+	g.work.Go(func() { cut <- g.silenced(&r, holder, next) }) // ends when the waiter is granted
+	err = g.killed(&r, g.open(g), g.open(g), g.open(g))
+	err = errors.Join(<-cut, err)
+	return r, err
 }
 
-// silenced returns the time from the end of the context of a holder that is cut off to the next
-// grant, and that from its deadline.
-func (g gone) silenced(holder, next Link) (margin, deadline time.Duration) {
+// silenced cuts off a holder while a waiter is there.
+func (g gone) silenced(r *times, holder, next Link) error {
 	lock, err := fencelock.New(holder, nil).With(fencelock.Options{TTL: goneTTL}).Acquire(g.Context(), "silenced")
 	if err != nil {
-		g.Error(err)
-		return 0, 0
+		return err
 	}
 	ended := make(chan time.Time, 1)
 	context.AfterFunc(lock.Context(), func() { ended <- time.Now() })
 	granted := g.queue(next, "silenced")
 	time.Sleep(goneTTL / 2) // it has renewed by then
-	if err := lock.Err(); err != nil {
-		g.Error(err)
-	}
+	early := lock.Err()
 	holder.Silence()
 	at := <-granted
 	// The context may end later than the deadline if this machine is so busy that timers are late.
-	if deadline = at.Sub(lock.Deadline()); deadline < 0 || lock.Err() == nil {
-		g.Errorf("the next grant came %v after the deadline of a holder that is cut off, whose Err is %v", deadline, lock.Err())
+	if r.deadline = at.Sub(lock.Deadline()); r.deadline < 0 || lock.Err() == nil {
+		g.Errorf("the next grant came %v after the deadline of a holder that is cut off, whose Err is %v", r.deadline, lock.Err())
 	}
-	margin = at.Sub(<-ended)
-	return margin, deadline
+	r.margin = at.Sub(<-ended)
+	return early
 }
 
-// killed returns the times from the death of a holder until two of its locks are granted: to a waiter
-// that was there, and to one that arrives later.
-func (g gone) killed(holder, there, late Link) (first, second time.Duration) {
+// killed kills a holder of two locks. One waiter is there, and the other one arrives later.
+func (g gone) killed(r *times, holder, there, late Link) error {
 	g.Helper()
 	var leases []driver.Lease
 	for _, name := range []string{"there", "late"} {
-		grant := acquire(g, holder, driver.Request{Name: name, TTL: goneTTL})
+		grant := acquire(g, holder, driver.Request{Name: name, TTL: goneTTL, Wait: true})
 		leases = append(leases, driver.Lease{Name: name, Owner: grant.Owner, Token: grant.Token, TTL: goneTTL})
 	}
 	before := g.queue(there, "there")
 	renewed := time.Now()
-	if err := errors.Join(holder.Renew(g.Context(), leases)...); err != nil {
-		g.Fatal(err)
-	}
+	early := errors.Join(holder.Renew(g.Context(), leases)...)
 	holder.Kill()
 	died := time.Now()
 	time.Sleep(goneArrives)
-	after := <-g.queue(late, "late")
-	least := renewed.Add(goneTTL)
-	at := <-before
-	if at.Before(least) || after.Before(least) {
-		g.Errorf("waiters were granted %v and %v before the end of the lease", least.Sub(at), least.Sub(after))
+	second := <-g.queue(late, "late")
+	first, least := <-before, renewed.Add(goneTTL)
+	r.there, r.late = first.Sub(died), second.Sub(died)
+	switch {
+	case early != nil:
+		return early
+	case first.Before(least) || second.Before(least):
+		g.Errorf("waiters were granted %v and %v before the end of the lease", least.Sub(first), least.Sub(second))
+	case r.there > goneTTL+goneLate || r.late > 2*goneTTL+goneLate:
+		return fmt.Errorf("a holder with a TTL of %v died. A waiter that was there was granted after %v, and one that arrived later after %v",
+			goneTTL, r.there, r.late)
 	}
-	return at.Sub(died), after.Sub(died)
+	return nil
 }
 
 // queue waits for a lock that is held, and releases it. It returns as soon as it has a place among the
