@@ -9,6 +9,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
+	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
@@ -63,6 +64,17 @@ func TestLocks(t *testing.T) {
 	drivertest.Run(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
 		return world{s, s.where(t)}
 	}})
+}
+
+// TestHolderGone measures when the lock of a holder that is cut off, or has died, is granted.
+func TestHolderGone(t *testing.T) {
+	s := start(t)
+	namespace := s.namespace(t)
+	examtest.Gone(t, examtest.Links(strings.TrimPrefix(s.url, "https://"), func(t testing.TB, addr string) driver.Engine {
+		e := open("https://" + addr + " " + s.ca() + " " + namespace)
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}))
 }
 
 // awaitWorld is a namespace with records, beside a memory with locks.
