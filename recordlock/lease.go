@@ -26,7 +26,7 @@ func (l *lease) renew(m moment) {
 }
 
 // start makes l the lease of a new grant. Its first beat is greater than the token, and so than that of
-// an earlier attempt by the same owner, whatever the wall clock shows.
+// an earlier attempt for the same owner, whatever the wall clock shows.
 func (l *lease) start(ttl time.Duration, token int64, m moment) {
 	*l = lease{TTL: ttl.Microseconds(), Beat: token}
 	l.renew(m)
@@ -51,9 +51,9 @@ func (m moment) blind() bool { return !m.known && !m.none }
 // errBlind is why no token is issued.
 var errBlind = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
-// sightings are the beats that a process has seen in one record, by owner, and when it saw each
-// first. An owner is a UUID. Of a holder that another program's object shows, it is what that program
-// calls it.
+// sightings are the beats that a process has seen in one record, by the owner of a holder or the id of
+// a waiter, and when it saw each first. An owner is a UUID. Of a holder that another program's object
+// shows, it is what that program calls it.
 type sightings map[string]sighting
 
 type sighting struct {
@@ -74,7 +74,7 @@ func (s sightings) note(st *state, at time.Time) sightings {
 		}
 	}
 	for _, c := range slices.Concat(st.Holders, st.Waiters) {
-		see(c.Owner, c.lease)
+		see(c.id(), c.lease)
 	}
 	if st.Closed != nil {
 		see(minimum, st.Closed.lease)

@@ -1,7 +1,9 @@
 package recordlock_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"sync"
@@ -239,6 +241,41 @@ func TestRepeatedGrantIsANewLease(t *testing.T) {
 		first, second := <-granted, <-granted
 		if early := first.Sent.Add(ttl).Sub(second.Sent); !lost || early > 0 {
 			t.Errorf("lost=%t, and the second process was granted the name %v before the end of the lease", lost, early)
+		}
+	})
+}
+
+var lastToken = regexp.MustCompile(`"last":\d+`)
+
+// The wall clock of a waiter is set back, so that its next token and the beat of its place follow those
+// before. Its grant has the beat that another process has seen of its place, and is still a new lease.
+func TestGrantIsNotItsPlace(t *testing.T) {
+	play(t, false, func(s scene) {
+		holder, _ := s.client()
+		g := s.acquire(holder, request())
+		waiter, _ := s.client()
+		other, _ := s.client()
+		granted := make(chan driver.Grant, 2)
+		go func() { granted <- s.acquire(waiter, waiting()) }() // ends when it is granted
+		time.Sleep(time.Second)
+		clock.Step(-time.Hour)
+		defer clock.Step(0)
+		rec, err := s.store.Records().Get(s.Context(), key)
+		s.ok(err)
+		var st struct{ Waiters []struct{ Beat int64 } }
+		s.ok(json.Unmarshal(rec.Value, &st))
+		value := lastToken.ReplaceAll(rec.Value, fmt.Appendf(nil, `"last":%d`, st.Waiters[0].Beat-2))
+		_, err = s.store.Records().Swap(s.Context(), key, value, rec.Version, 0)
+		s.ok(err)
+		if _, err := other.Acquire(s.Context(), request()); !errors.Is(err, driver.ErrHeld) {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		s.ok(holder.Release(s.Context(), lease(g)))
+		first := <-granted
+		go func() { granted <- s.acquire(other, waiting()) }() // ends when it is granted
+		if early := first.Sent.Add(ttl).Sub((<-granted).Sent); early > 0 {
+			t.Errorf("the other process was granted the name %v before the end of the lease", early)
 		}
 	})
 }

@@ -40,6 +40,9 @@ var mutants = []mutant{
 	{"a token is issued while the store's clock cannot be read", "lease.go", []string{
 		"return !m.known && !m.none", "return false",
 	}, "TestNoTokenWithoutTheClock"},
+	{"a grant continues the lease of its place", "state.go", []string{
+		"if c.Ticket > 0 {", "if false {",
+	}, "TestGrantIsNotItsPlace"},
 	{"a missed grant keeps its minimum hold", "acquire.go", []string{
 		"st.undo(a.me.Owner)", "st.remove(a.me.Owner)",
 	}, "TestMissedGrantEndsItsMinimumHold"},

@@ -99,7 +99,7 @@ func (st *state) prune(m moment, seen sightings) (next time.Duration) {
 		}
 		return left <= 0
 	}
-	dead := func(c claim) bool { return over(c.Owner, c.lease) }
+	dead := func(c claim) bool { return over(c.id(), c.lease) }
 	st.Holders, st.Waiters = slices.DeleteFunc(st.Holders, dead), slices.DeleteFunc(st.Waiters, dead)
 	if st.Closed != nil && over(minimum, st.Closed.lease) {
 		st.Closed = nil
@@ -176,6 +176,15 @@ func (st *state) issue(m moment) int64 {
 		st.Last = max(st.Last, m.latest.UnixMicro())
 	}
 	return st.Last
+}
+
+// id is the key of a claim in sightings. A holder is no continuation of its place: their beats may be
+// equal if a wall clock was set back.
+func (c claim) id() string {
+	if c.Ticket > 0 {
+		return "place of " + c.Owner
+	}
+	return c.Owner
 }
 
 // units returns how much of a limit a request takes.
