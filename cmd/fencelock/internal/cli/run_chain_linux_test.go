@@ -142,7 +142,7 @@ func escape(t *testing.T, engine string, sig unix.Signal, script string, writers
 // starts starts another wrapper.
 func (h host) starts(t *testing.T, url, script string, writers int) *exec.Cmd {
 	for {
-		cmd := h.in(url, "run", "--ttl", "5s", "x", "-c", script)
+		cmd := h.in(url, "run", "--ttl", "10s", "x", "-c", script)
 		must(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = cmd.Wait() }() // ends when the cleanup kills the command
