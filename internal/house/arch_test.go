@@ -117,6 +117,9 @@ var rooms = []room{
 	{folder: "internal/testkit/examtest", imports: []string{".", "driver", "driver/drivertest", "internal/faults", "memlock"}},
 	{folder: "internal/testkit/hosttest", imports: []string{}},
 	{folder: "internal/testkit/mariadbtest", imports: []string{"internal/freeze", "internal/testkit/hosttest"}},
+	{folder: "internal/testkit/nemesistest", imports: []string{
+		".", "driver", "chaostest", "chaostest/history", "chaostest/record", "internal/faults", "internal/retry",
+	}},
 	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},
 	{folder: "internal/testkit/picture", imports: []string{}},
 	{folder: "internal/testkit/picture/", imports: []string{"internal/testkit/picture"}},
@@ -157,7 +160,7 @@ const (
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
 	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest",
-	"internal/testkit/objecttest", "internal/testkit/verdict",
+	"internal/testkit/nemesistest", "internal/testkit/objecttest", "internal/testkit/verdict",
 }
 
 // modules are the modules of their own whose code obeys these rules, too: each in a

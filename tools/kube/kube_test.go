@@ -10,6 +10,7 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest"
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
+	"github.com/fencelock/fencelock/internal/testkit/nemesistest"
 	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
@@ -20,6 +21,7 @@ func TestMain(m *testing.M) {
 		candidates[os.Args[1]](os.Args[2])
 		return
 	}
+	nemesistest.ServeWorker(func(place string) driver.Engine { return open(place) })
 	proc.Main(map[string]func(string) driver.Engine{"kube": func(where string) driver.Engine { return open(where) }})
 	os.Exit(m.Run())
 }

@@ -37,7 +37,7 @@ const (
 
 // candidates are programs of tests. Each takes locks again and again. Those of TestTurns print when it
 // has it and when it has not.
-var candidates = map[string]func(where string){"client-go": runClientGo, "fencelock": runFencelock, "worker": runWorker}
+var candidates = map[string]func(where string){"client-go": runClientGo, "fencelock": runFencelock}
 
 // says prints what has happened, with the time and the token, if there is one.
 func says(what string, token int64) { fmt.Println(what, time.Now().UnixNano(), token) }

@@ -12,13 +12,14 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/nemesistest"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
 )
 
 func TestMain(m *testing.M) {
 	serveMember()
-	serveWorker()
+	nemesistest.ServeWorker(openPlace)
 	proc.Main(openLocks)
 	os.Exit(m.Run())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/nemesistest"
 	"github.com/fencelock/fencelock/recordlock"
 )
 
@@ -56,11 +57,10 @@ func (s *swaps) swap(ctx context.Context, t *testing.T, r driver.Records, key st
 // TestSwapsUnderFaults: of all calls of Swap from one version, one succeeds, whatever happens to the
 // members.
 func TestSwapsUnderFaults(t *testing.T) {
-	length := cmp.Or(*nemesisFor, 20*time.Second)
+	length := cmp.Or(*nemesistest.For, 20*time.Second)
 	for _, s := range stores {
 		t.Run(s.kind, func(t *testing.T) {
-			n := &nemesis{T: t, store: s, cluster: s.start(t, 3), part: partOf(t)}
-			s.open(t, n.cluster, n.part)
+			v := newVictim(t, s)
 			ctx, cancel := context.WithTimeout(t.Context(), length)
 			defer cancel()
 			var work sync.WaitGroup
@@ -69,12 +69,12 @@ func TestSwapsUnderFaults(t *testing.T) {
 				done := &swaps{from: map[string]string{}}
 				all = append(all, done)
 				for range 3 {
-					r := s.open(t, n.cluster, n.part)
+					r := s.open(t, v.cluster, v.part)
 					work.Go(func() { done.swap(ctx, t, r, key) }) // ends with ctx
 				}
 			}
 			for ctx.Err() == nil {
-				n.onMembers()
+				v.disturb(func(string, ...string) func() { return func() {} })
 				time.Sleep(rand.N(time.Second))
 			}
 			work.Wait()
