@@ -45,8 +45,9 @@ func (a *acquiring) enter(st *state, m moment) (answer, error) {
 	if m.blind() {
 		return blind, nil
 	}
-	if st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost
-		// That attempt may have been executed late, after others with greater tokens.
+	closed := st.Closed != nil && st.Closed.Owner == a.me.Owner && len(st.Holders) == 0
+	if closed || st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost
+		// It may have been executed late, after others with greater tokens. Its lease may be over.
 		return a.seat(st, m)
 	}
 	if a.from != nil {
@@ -221,7 +222,7 @@ func (a *acquiring) leave() (left <-chan struct{}) {
 	if a.left || a.ended && a.err != nil {
 		return a.done
 	}
-	a.left, a.until = true, time.Now().Add(max(a.req.TTL, callLimit))
+	a.left, a.until = true, time.Now().Add(max(a.req.TTL, a.req.MinHold, callLimit))
 	switch {
 	case a.ended: // with a grant, which the next step gives back
 		delete(d.holds, a.me.Owner)

@@ -34,8 +34,8 @@ var mutants = []mutant{
 		"max(byStore, byWall)", "byWall+0*byStore",
 	}, "TestOneShotTrustsNoClockAlone"},
 	{"a request keeps the token of an attempt that was executed late", "acquire.go", []string{
-		"if st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost",
-		"if h := st.holder(a.me.Owner); h != nil {\n\t\ta.grant.Token, a.grant.Sent = h.Token, m.now\n\t\treturn stored, nil",
+		"if closed || st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost",
+		"_ = closed\n\tif h := st.holder(a.me.Owner); h != nil {\n\t\ta.grant.Token, a.grant.Sent = h.Token, m.now\n\t\treturn stored, nil",
 	}, "TestFirstSwapArrivesLate"},
 	{"a token is issued while the store's clock cannot be read", "lease.go", []string{
 		"return !m.known && !m.none", "return false",
@@ -52,6 +52,12 @@ var mutants = []mutant{
 	{"a request is refused by a record that was read before it", "step.go", []string{
 		"old = old || d.answered <= j.after", "",
 	}, "TestRefusalsAreReadAgain"},
+	{"a request that has left is given up before its minimum hold is over", "acquire.go", []string{
+		"max(a.req.TTL, a.req.MinHold, callLimit)", "max(a.req.TTL, callLimit)",
+	}, "TestMinimumHoldOfAGrantThatIsOver"},
+	{"a request waits for its own minimum hold", "acquire.go", []string{
+		"if closed || st.holder", "_ = closed\n\tif st.holder",
+	}, "TestMinimumHoldOfAGrantThatIsOver"},
 }
 
 // TestMutants fails unless the tests of this package find each of the changes. Each is a compilation,

@@ -621,3 +621,55 @@ func TestFullRecordAfterALostAnswer(t *testing.T) {
 		s.ok(e.Release(s.Context(), lease(g)))
 	})
 }
+
+// loseAnswer makes the store execute the next Swap, and then cuts the connection off for a while.
+func (l *link) loseAnswer(outage time.Duration) {
+	l.set(func(l *link) {
+		l.swap = func(next func() error) error {
+			_ = next()
+			down := time.Now().Add(outage)
+			l.set(func(l *link) {
+				l.down = true
+				l.swap = func(next func() error) error {
+					if time.Now().Before(down) {
+						return driver.ErrUnavailable
+					}
+					return next()
+				}
+			})
+			time.AfterFunc(outage, func() { l.set(func(l *link) { l.down = false }) })
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
+		}
+	})
+}
+
+// The store grants a request that has a minimum hold, the answer is lost, and the store is then
+// unreachable until the lease of that grant is over. Nobody has held the name, so it is not closed: a
+// request that has left ends the minimum hold once the store is reachable, and one that waits is granted.
+func TestMinimumHoldOfAGrantThatIsOver(t *testing.T) {
+	const outage = 3 * ttl
+	for _, wait := range []bool{false, true} {
+		t.Run(fmt.Sprintf("wait=%t", wait), func(t *testing.T) {
+			play(t, true, func(s scene) {
+				e, l := s.client()
+				l.loseAnswer(outage)
+				req := request()
+				req.Wait, req.MinHold = wait, time.Hour
+				begun := time.Now()
+				switch _, err := e.Acquire(s.Context(), req); {
+				case wait:
+					s.ok(err)
+				case !errors.Is(err, driver.ErrUnavailable):
+					t.Errorf("got %v, want ErrUnavailable", err)
+				default:
+					time.Sleep(outage)
+					other, _ := s.client()
+					s.acquire(other, waiting())
+				}
+				if took := time.Since(begun); took > outage+10*time.Second {
+					t.Errorf("it was granted after %v", took)
+				}
+			})
+		})
+	}
+}
