@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/clock"
 )
 
 // lease is what a record says about a lease: its length and its last renewal, by three clocks.
@@ -47,6 +48,13 @@ type moment struct {
 // record of the name has expired. A record can also be too old: a Swap from no record may be executed
 // after a later one has expired.
 func (m moment) blind() bool { return !m.known && !m.none }
+
+// age returns how long ago m was, by the clock that shows more: the monotonic one stands still while the
+// host is suspended.
+func (m moment) age() time.Duration {
+	now := time.Now()
+	return max(now.Sub(m.now), clock.Wall(now).Sub(m.wall))
+}
 
 // errBlind is why no token is issued.
 var errBlind = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)

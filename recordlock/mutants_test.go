@@ -52,6 +52,9 @@ var mutants = []mutant{
 	{"a request is refused by a record that was read before it", "step.go", []string{
 		"old = old || d.answered <= j.after", "",
 	}, "TestRefusalsAreReadAgain"},
+	{"a token counts however long its process was frozen", "step.go", []string{
+		"m.age() > storeLimit", "m.age() > 1000*storeLimit",
+	}, "TestFrozenBeforeTheSwap"},
 	{"a request that has left is given up before its minimum hold is over", "acquire.go", []string{
 		"max(a.req.TTL, a.req.MinHold, callLimit)", "max(a.req.TTL, callLimit)",
 	}, "TestMinimumHoldOfAGrantThatIsOver"},

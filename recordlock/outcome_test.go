@@ -673,3 +673,29 @@ func TestMinimumHoldOfAGrantThatIsOver(t *testing.T) {
 		})
 	}
 }
+
+// A process is frozen between its decision and its Swap from no record. In the meantime another process
+// acquires and releases the name, and its record expires. Then the Swap succeeds, and its lease is not
+// over. Its token is too old, so the process writes the record again.
+func TestFrozenBeforeTheSwap(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		other, _ := s.client()
+		var theirs driver.Grant
+		l.set(func(l *link) {
+			l.swap = func(next func() error) error {
+				l.set(func(l *link) { l.swap = nil })
+				time.Sleep(time.Second)
+				theirs = s.acquire(other, request())
+				s.ok(other.Release(s.Context(), lease(theirs)))
+				time.Sleep(time.Hour)
+				return next()
+			}
+		})
+		req := waiting()
+		req.TTL = 2 * time.Hour
+		if g := s.acquire(e, req); g.Token <= theirs.Token {
+			t.Errorf("token %d came after %d", g.Token, theirs.Token)
+		}
+	})
+}

@@ -194,6 +194,12 @@ func (a *acquiring) cause(st *state) error {
 	return fmt.Errorf("%w: the lease of %q has expired, another process has adopted it, or its record was deleted", driver.ErrLost, st.Name)
 }
 
+// storeLimit is the longest time from the decision about a change to the answer of the store. If this
+// process was frozen in between, another record of the name, with greater tokens, may have expired.
+const storeLimit = time.Minute
+
+var errLate = fmt.Errorf("%w: a change was stored too late, and is repeated", driver.ErrUnavailable)
+
 // store stores a change and gives the jobs their answers.
 func (d *desk) store(ctx context.Context, st *state, from string, m moment) error {
 	var version string
@@ -201,6 +207,9 @@ func (d *desk) store(ctx context.Context, st *state, from string, m moment) erro
 		version, err = d.engine.records.Swap(ctx, d.key, encode(st), from, st.lone(m))
 		return err
 	})
+	if err == nil && m.age() > storeLimit {
+		err = errLate
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
