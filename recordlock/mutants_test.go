@@ -25,7 +25,7 @@ var mutants = []mutant{
 		"if a.left {", "if a.left && st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\ta.unsure = false\n\t\treturn refused, errGone\n\t}\n\tif a.left {",
 	}, "TestSecondWriteAfterAnUnknownOutcome"},
 	{"there is none after a refusal", "step.go", []string{
-		"changed = changed || j.unsure", "",
+		"case j.unsure:", "case false:",
 	}, "TestSecondWriteAfterARefusal"},
 	{"a process that asks once trusts the store's clock alone", "lease.go", []string{
 		"max(byStore, byWall)", "byStore+0*byWall",
@@ -50,7 +50,7 @@ var mutants = []mutant{
 		"h.start(a.req.TTL, h.Token, m)", "h.TTL = a.req.TTL.Microseconds()\n\th.renew(m)",
 	}, "TestRepeatedGrantIsANewLease"},
 	{"a request is refused by a record that was read before it", "step.go", []string{
-		"old = old || d.answered <= j.after", "",
+		"case d.answered <= j.after:", "case false:",
 	}, "TestRefusalsAreReadAgain"},
 	{"a token counts however long its process was frozen", "step.go", []string{
 		"m.age() > storeLimit", "m.age() > 1000*storeLimit",

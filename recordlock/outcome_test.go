@@ -699,3 +699,26 @@ func TestFrozenBeforeTheSwap(t *testing.T) {
 		}
 	})
 }
+
+// Requests that do not wait arrive while each read is on its way. They need a newer one, and do not
+// delay the answers of those that the read can refuse.
+func TestTriesInQuickSuccession(t *testing.T) {
+	play(t, true, func(s scene) {
+		holder, _ := s.client()
+		s.acquire(holder, request())
+		e, l := s.client()
+		l.set(func(l *link) { l.before, l.after = time.Millisecond, time.Millisecond })
+		var all sync.WaitGroup
+		defer all.Wait()
+		for range 1000 {
+			all.Go(func() { // ends when it is refused
+				begun := time.Now()
+				_, err := e.Acquire(s.Context(), request())
+				if took := time.Since(begun); !errors.Is(err, driver.ErrHeld) || took > 100*time.Millisecond {
+					t.Errorf("after %v: %v", took, err)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+	})
+}

@@ -34,8 +34,8 @@ func (d *desk) outdated() bool {
 }
 
 // apply applies all jobs to a copy of the last state. It returns that, and the version that it replaces,
-// if it must be stored. Otherwise it gives the jobs their answers, unless a job is refused by a state
-// from before it arrived: then the record must be read again.
+// if it must be stored. Otherwise it gives the jobs their answers. A job that is refused by a state from
+// before it arrived gets none: the record must be read again.
 func (d *desk) apply(m moment) (st *state, version string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,27 +44,27 @@ func (d *desk) apply(m moment) (st *state, version string) {
 	if left := st.prune(m, d.seen); left > 0 { // a lease ends
 		d.next = m.now.Add(left)
 	}
-	changed, old := false, false
+	changed := false
 	for _, j := range d.jobs {
 		switch j.answer, j.err = j.apply(st, m); j.answer {
 		case joins, stored:
 			changed = true
 		case refused:
-			old = old || d.answered <= j.after
-			changed = changed || j.unsure // or the store may still execute the attempt of unknown outcome
+			switch {
+			case j.unsure: // the store may still execute the attempt of unknown outcome
+				changed = true
+			case d.answered <= j.after:
+				j.answer, d.old = unapplied, true
+			}
 		case blind: // the others go on
 			j.heard.Unavailable(context.Background(), errBlind)
 			d.next = earliest(d.next, m.now.Add(blindPause))
 		}
 	}
-	switch {
-	case d.keepPlaces(st, m, changed) || changed:
+	if d.keepPlaces(st, m, changed) || changed {
 		return st, d.version
-	case old:
-		d.old = true
-	default:
-		d.settle(st)
 	}
+	d.settle(st)
 	return nil, ""
 }
 
