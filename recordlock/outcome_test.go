@@ -722,3 +722,33 @@ func TestTriesInQuickSuccession(t *testing.T) {
 		}
 	})
 }
+
+// So many requests of one process share a Swap that the record cannot have all of them. Those that have
+// room are granted.
+func TestManyFillARecordAtOnce(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, l := s.client()
+		l.set(func(l *link) { l.most, l.before = 216<<10, time.Second })
+		req := request()
+		req.Mode = driver.Shared
+		refused := make(chan error, 2000)
+		var all sync.WaitGroup
+		for range cap(refused) {
+			all.Go(func() { // ends with its answer
+				if _, err := e.Acquire(s.Context(), req); err != nil {
+					refused <- err
+				}
+			})
+		}
+		all.Wait()
+		if n := cap(refused) - len(refused); n < 900 {
+			t.Errorf("%d are granted", n)
+		}
+		close(refused)
+		for err := range refused {
+			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "no room") {
+				t.Fatalf("got %v", err)
+			}
+		}
+	})
+}

@@ -18,6 +18,8 @@ const (
 	// maxGrown is the length in bytes beyond which no holder or waiter is added. It is six sevenths of the
 	// smallest limit of a store, that of Kubernetes: a renewal, a release or a break always fits.
 	maxGrown = 216 << 10
+	// leaseText is the most bytes of the lease, and of the token or the ticket, that a claim gets later.
+	leaseText = 128
 )
 
 // state is the value of a record: everything about one name.
@@ -139,7 +141,7 @@ func (st *state) grow(c claim) bool {
 	if st.grown == 0 {
 		st.grown = len(encode(st))
 	}
-	st.grown += len(encode(c))
+	st.grown += len(encode(c)) + leaseText
 	return st.grown <= maxGrown
 }
 
