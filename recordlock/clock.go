@@ -15,6 +15,7 @@ const (
 	clockPeriod = time.Minute     // how often the store's clock is read
 	clockRetry  = time.Second     // how often while it is unknown
 	clockLimit  = time.Second     // how long a reading may take
+	clockWait   = clockLimit / 20 // how long a desk waits for it, which may have leases to renew
 	clockLife   = 3 * time.Minute // how long a reading is used
 	clockDrift  = 1000            // the bounds widen by 1/clockDrift of the age of the reading
 	clockStep   = time.Second     // the step of a local clock from which a reading is not used any more
@@ -31,9 +32,9 @@ type storeClock struct {
 	none             bool       // the store has no clock
 }
 
-// moment returns the time by all clocks. It reads the store's clock if that is due, and waits for that
-// if there is no reading that can be used. Others use the reading too, so it does not end with ctx.
-func (e *Engine) moment(ctx context.Context) moment {
+// moment returns the time by all clocks. It reads the store's clock if that is due, and waits for
+// that if there is no reading that can be used. Others use the reading too, so it does not end with ctx.
+func (e *Engine) moment(ctx context.Context, wait time.Duration) moment {
 	m, due := e.clock.at(time.Now())
 	if !due {
 		return m
@@ -44,7 +45,7 @@ func (e *Engine) moment(ctx context.Context) moment {
 		close(done)
 	})
 	if reads && !m.known {
-		retry.Nap(ctx, clockLimit, done)
+		retry.Nap(ctx, wait, done)
 		m, _ = e.clock.at(time.Now())
 	}
 	return m

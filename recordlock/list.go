@@ -26,7 +26,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 	if err != nil {
 		return nil, err
 	}
-	m := e.moment(ctx)
+	m := e.moment(ctx, clockLimit)
 	var list []driver.Status
 	var broken []error
 	for _, rec := range records {

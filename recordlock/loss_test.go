@@ -3,6 +3,8 @@ package recordlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -151,6 +153,65 @@ func TestHangingWatch(t *testing.T) {
 			if took := (<-granted).Sub(released); took > late {
 				t.Errorf("after %v, the waiter was granted %v after the release, want %v at most", waited, took, late)
 			}
+		})
+	}
+}
+
+// stuck are records of which some never answer, and whose clock may not answer either.
+type stuck struct {
+	*link
+	clock atomic.Bool
+}
+
+func (r *stuck) Get(ctx context.Context, key string) (driver.Record, error) {
+	if strings.Contains(key, "stuck") {
+		<-ctx.Done()
+		return driver.Record{}, ctx.Err()
+	}
+	return r.link.Get(ctx, key)
+}
+
+func (r *stuck) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
+	if r.clock.Load() {
+		<-ctx.Done()
+		return earliest, latest, ctx.Err()
+	}
+	return r.link.Clock(ctx)
+}
+
+// Requests for other names, or for the store's clock, do not end. They do not delay renewals.
+func TestRenewalsBesideStuckRequests(t *testing.T) {
+	for what, c := range map[string]struct {
+		ttl  time.Duration
+		hang func(s scene, e *recordlock.Engine, r *stuck)
+	}{
+		"names": {3 * time.Second, func(s scene, e *recordlock.Engine, _ *stuck) {
+			for i := range 60 {
+				req := waiting()
+				req.Name = fmt.Sprint("stuck", i)
+				go func() { _, _ = e.Acquire(s.Context(), req) }() // ends with the engine
+			}
+		}},
+		"the clock": {500 * time.Millisecond, func(_ scene, _ *recordlock.Engine, r *stuck) { r.clock.Store(true) }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			play(t, true, func(s scene) {
+				_, l := s.client()
+				r := &stuck{link: l}
+				e := recordlock.New(r, nil)
+				s.Cleanup(func() { _ = e.Close() })
+				req := request()
+				req.TTL, req.OnLost = c.ttl, func(err error) { t.Error(err) }
+				g := s.acquire(e, req)
+				c.hang(s, e, r)
+				for begun := time.Now(); time.Since(begun) < 5*time.Minute; time.Sleep(req.TTL / 3) {
+					sent := time.Now()
+					s.ok(e.Renew(s.Context(), []driver.Lease{lease(g)})[0])
+					if took := time.Since(sent); took > req.TTL/3 {
+						t.Fatalf("a renewal took %v", took)
+					}
+				}
+			})
 		})
 	}
 }

@@ -19,7 +19,7 @@ func (d *desk) step(ctx context.Context) error {
 			return err
 		}
 	}
-	m := d.engine.moment(ctx)
+	m := d.engine.moment(ctx, clockWait)
 	if st, version := d.apply(m); st != nil {
 		return d.store(ctx, st, version, m)
 	}
@@ -122,31 +122,48 @@ func (d *desk) settle(st *state) {
 
 // call makes one request to the store, when there is room for it.
 func (d *desk) call(ctx context.Context, request func(context.Context) error) (err error) {
+	room, err := d.room(ctx)
+	if err != nil {
+		return err
+	}
 	d.mu.Lock()
 	d.number++
-	limit, room := callLimit, d.engine.calm
+	limit := callLimit
 	for _, a := range d.holds {
 		limit = min(limit, max(a.req.TTL/4, minTTL))
 	}
-	if slices.ContainsFunc(d.jobs, (*job).urgent) {
-		room = d.engine.urgent
-	}
 	d.mu.Unlock()
-	select {
-	case room <- struct{}{}:
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		err = request(ctx)
-		cancel()
-		<-room
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	err = request(ctx)
+	cancel()
+	<-room
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil {
 		d.answered = d.number
 	}
 	return err
+}
+
+// room waits until there is room for a request, which it takes. If an urgent job arrives in the
+// meantime, it waits for that of urgent requests.
+func (d *desk) room(ctx context.Context) (chan struct{}, error) {
+	for {
+		d.mu.Lock()
+		room := d.engine.calm
+		if slices.ContainsFunc(d.jobs, (*job).urgent) {
+			room = d.engine.urgent
+		}
+		d.mu.Unlock()
+		select {
+		case room <- struct{}{}:
+			return room, nil
+		case <-d.wake: // perhaps by an urgent job
+			defer d.ring() // it is new for rest, too
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // read reads the record.
