@@ -254,12 +254,12 @@ func rage(s *storm, kind string) {
 	cancel()
 	weather.Wait()
 	clock.Step(0)
-	s.late.Wait()
-	s.judge()
 	for _, l := range links {
 		l.set(func(l *link) { l.before, l.after, l.ahead, l.down, l.blind, l.swap = 0, 0, 0, false, false, nil })
 	}
-	time.Sleep(time.Minute) // all leases are over
+	time.Sleep(time.Minute) // all leases are over, and requests that had left are done
+	s.late.Wait()
+	s.judge()
 	e, _ := s.client()
 	certain := kind == "polled" || kind == "reported" // all clocks agree
 	if list, err := e.List(s.Context(), driver.Query{}); certain && (err != nil || len(list) > 0) {
