@@ -46,11 +46,9 @@ type Records struct {
 	limit  time.Duration
 	swept  retry.Period
 
-	mu      sync.Mutex // guards the fields below
-	sample  sample
-	next    string    // the page that is swept next
-	served  bool      // a request has succeeded
-	refused time.Time // when the server began to refuse requests; zero if it does not
+	mu     sync.Mutex // guards the fields below
+	sample sample
+	next   string // the page that is swept next
 }
 
 var _ driver.Awaiter = (*Records)(nil)
@@ -347,28 +345,7 @@ func (r *Records) call(ctx context.Context, f func(context.Context) error) error
 	}
 	limited, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
-	return r.outcome(f(limited))
-}
-
-// starting is for how long an API server may refuse all requests of an account that it has served. It
-// does so after its start until it has read who may do what.
-const starting = 10 * time.Second
-
-// outcome converts an error of a request to one of the records.
-func (r *Records) outcome(err error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	refused := r.served && errors.Is(err, kubeapi.ErrRefused)
-	switch {
-	case err == nil || errors.Is(err, driver.ErrConflict):
-		r.served, r.refused = true, time.Time{}
-	case refused && r.refused.IsZero():
-		r.refused = time.Now()
-	}
-	if refused && time.Since(r.refused) < starting {
-		return fmt.Errorf("%w: Kubernetes: %s", driver.ErrUnavailable, strings.TrimPrefix(err.Error(), driver.ErrConfig.Error()+": "))
-	}
-	return failure(err)
+	return failure(f(limited))
 }
 
 // failure converts an error of a request to one of the records.

@@ -382,12 +382,59 @@ func TestStarting(t *testing.T) {
 		<-done
 		version = s.put(r, "key", "next", version, 0)
 		s.server.Intercept(refuse)
-		_, _ = r.Get(s.Context(), "key") // refused, as when a server starts
+		_, _ = r.Swap(s.Context(), "key", nil, version, 0) // refused, as when a server starts
 		time.Sleep(10 * time.Second)
 		if _, err := r.Swap(s.Context(), "key", nil, version, 0); !errors.Is(err, driver.ErrConfig) {
 			s.Errorf("after ten seconds: %v, want ErrConfig", err)
 		}
 	})
+}
+
+// TestMissingRight: an account that lacks a right is told so at once, and an account that loses one
+// after ten seconds, even if the server serves its other requests.
+func TestMissingRight(t *testing.T) {
+	play(t, func(s scene) {
+		r, missing := s.records(), http.MethodPost
+		s.server.Intercept(func(w http.ResponseWriter, r *http.Request, _ func()) bool {
+			if r.Method == missing {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			return r.Method == missing
+		})
+		s.shows(r, "key", "")
+		if _, err := r.Swap(s.Context(), "key", []byte("value"), "", 0); !errors.Is(err, driver.ErrConfig) {
+			s.Errorf("without create: %v, want ErrConfig", err)
+		}
+		missing = ""
+		version := s.put(r, "key", "value", "", 0)
+		missing = http.MethodPatch
+		s.shows(r, "key", "value")
+		if _, err := r.Swap(s.Context(), "key", nil, version, 0); !errors.Is(err, driver.ErrConfig) {
+			s.Errorf("without patch: %v, want ErrConfig", err)
+		}
+		missing = ""
+		version = s.put(r, "key", "value", version, 0)
+		missing = http.MethodPatch
+		for begun := time.Now(); time.Since(begun) < 12*time.Second; time.Sleep(time.Second) {
+			s.shows(r, "key", "value")
+			_, err := r.Swap(s.Context(), "key", nil, version, 0)
+			if lost := time.Since(begun) >= 10*time.Second; errors.Is(err, driver.ErrConfig) != lost || errors.Is(err, driver.ErrUnavailable) == lost {
+				s.Errorf("%v after patch was taken away: %v", time.Since(begun), err)
+			}
+		}
+	})
+}
+
+// TestNotTLS: the answer of a server that expects TLS is reported.
+func TestNotTLS(t *testing.T) {
+	server := kubetest.StartTLS(t)
+	r, err := kubelock.New(&kubelock.Config{Server: "http" + strings.TrimPrefix(server.URL, "https"), Namespace: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Get(t.Context(), "key"); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "must begin with https") {
+		t.Errorf("Get returns %v, want ErrConfig and the beginning of the URL", err)
+	}
 }
 
 // TestInit: Init leaves no object, and detects a server that ignores the resourceVersion.

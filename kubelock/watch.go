@@ -35,7 +35,7 @@ func (r *Records) Await(ctx context.Context, key, from string) (driver.Record, e
 		case ctx.Err() != nil:
 			return driver.Record{}, ctx.Err()
 		case err != nil:
-			return driver.Record{}, r.outcome(err)
+			return driver.Record{}, failure(err)
 		case o != nil && o.Metadata.ResourceVersion == "":
 			return driver.Record{Key: key}, nil
 		case o != nil:

@@ -4,6 +4,7 @@ package kubeapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ type API struct {
 	leases string // the URL of the collection
 	token  func() (string, error)
 	client http.Client
+	rights rights
 }
 
 // Object is a Lease object, or the part of it that a write changes.
@@ -57,11 +59,13 @@ type List struct {
 	Items    []Object `json:"items"`
 }
 
-// ErrAbsent is the error of an object that does not exist. ErrRefused is an ErrConfig that may
-// pass: the server refuses the account, or a proxy has no server.
+// ErrAbsent is the error of an object that does not exist.
+var ErrAbsent = errors.New("there is no such object") // 404
+
+// The server refuses the account, or a proxy has no server. Both are ErrConfig and may pass.
 var (
-	ErrAbsent  = errors.New("there is no such object") // 404
-	ErrRefused = fmt.Errorf("%w", driver.ErrConfig)    // 401, 403, 404
+	errRefused  = fmt.Errorf("%w", driver.ErrConfig) // 401, 403
+	errNoServer = fmt.Errorf("%w", errRefused)       // 404
 )
 
 // errOld is the error of a revision that was compacted.
@@ -70,7 +74,7 @@ var errOld = errors.New("the revision was compacted") // 410
 // New returns a client with a complete login. It sends nothing.
 func New(l Login, client *http.Client) *API {
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(l.Namespace) + "/leases"
-	a := &API{strings.TrimSuffix(l.Server, "/") + path, l.Token, *client}
+	a := &API{leases: strings.TrimSuffix(l.Server, "/") + path, token: l.Token, client: *client}
 	// A PATCH would be redirected as a GET, whose answer looks like that of a write.
 	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return a
@@ -196,12 +200,20 @@ func (a *API) do(ctx context.Context, method, name string, query url.Values, in 
 		return at, err
 	}
 	defer answer.Body.Close()
-	if at, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
+	if answer.StatusCode/100 != 2 {
+		err = a.rights.judge(method, problem(answer.StatusCode, answer.Body))
+		if !errors.Is(err, ErrAbsent) { // that is an answer about the object, and the store's clock is read with it
+			return at, err
+		}
+	}
+	at, undated := http.ParseTime(answer.Header.Get("Date"))
+	switch {
+	case undated != nil:
+		return at, fmt.Errorf("the answer has no time: %w", undated)
+	case err != nil:
 		return at, err
 	}
-	if answer.StatusCode/100 != 2 {
-		return at, problem(answer.StatusCode, answer.Body)
-	}
+	a.rights.admit(method)
 	return at, read(answer.Body)
 }
 
@@ -214,11 +226,13 @@ func problem(code int, body io.Reader) error {
 	case code == http.StatusNotFound && status.Reason == "NotFound":
 		return ErrAbsent
 	case code == http.StatusNotFound: // of a proxy without servers, or a wrong URL
-		kind, hint = ErrRefused, " (this is no API server: check its URL)"
+		kind, hint = errNoServer, " (this is no API server: check its URL)"
 	case code == http.StatusConflict: // also if an object exists that was to be created
 		return driver.ErrConflict
 	case code == http.StatusGone:
 		return errOld
+	case code == http.StatusBadRequest && status.Reason == "": // the answer to HTTP on a port for HTTPS
+		hint = " (this is no API server, or its URL must begin with https)"
 	case code/100 == 3:
 		hint = " (a redirect: set the URL of the API server to where it leads)"
 	case code == http.StatusTooManyRequests || code >= 500:
@@ -226,7 +240,11 @@ func problem(code int, body io.Reader) error {
 	case code == http.StatusUnprocessableEntity || code == http.StatusRequestEntityTooLarge:
 		kind = driver.ErrInvalid
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		kind, hint = ErrRefused, " (the account needs get, list, watch, create and patch on leases of coordination.k8s.io)"
+		kind, hint = errRefused, " (the account needs get, list, watch, create and patch on leases of coordination.k8s.io)"
 	}
-	return fmt.Errorf("%w: the API server answers %d %s: %s%s", kind, code, status.Reason, status.Message, hint)
+	text := cmp.Or(status.Reason, http.StatusText(code))
+	if status.Message != "" {
+		text += ": " + status.Message
+	}
+	return fmt.Errorf("%w: the API server answers %d %s%s", kind, code, text, hint)
 }
