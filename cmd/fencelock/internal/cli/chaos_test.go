@@ -117,6 +117,16 @@ func TestChaosLeavesNothingOnMariaDB(t *testing.T) {
 	if _, stderr, code := chaosRun(t, "--url", url+"?table=fencelock", "--prefix", "record"); code != exitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
 		t.Errorf("a table in use: exit code %d: %s", code, stderr)
 	}
+	if _, stderr, code := chaosRun(t, "--url", url, "--prefix", strings.Repeat("p", 39)); code != exitConfig || !strings.Contains(stderr, "a shorter --prefix") {
+		t.Errorf("a long prefix: exit code %d: %s", code, stderr)
+	}
+	for _, grant := range []string{"CREATE DATABASE other", "CREATE USER guest", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON other.* TO guest"} {
+		_, err := db.Exec(grant)
+		must(t, err)
+	}
+	if _, stderr, code := chaosRun(t, "--url", "mariadb://guest@"+m.Addr()+"/other"); code != exitUnavailable || !strings.Contains(stderr, "try: a user with CREATE and DROP") {
+		t.Errorf("a user who may not drop tables: exit code %d: %s", code, stderr)
+	}
 }
 
 // TestChaosLeavesNothingOnS3: it uses objects with a prefix of its own, which it deletes.

@@ -5,6 +5,7 @@ package engineurl
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -132,13 +133,20 @@ func mysqlPart(u *url.URL, prefix string) (*Part, error) {
 	q.Set("table", table)
 	u.RawQuery = q.Encode()
 	target, err := parseMySQL(u)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(table) > longestTable:
+		return nil, fmt.Errorf("the table %s needs a name of at most %d characters: write a shorter --prefix", table, longestTable)
 	}
 	return &Part{URL: u.String(), Hosts: []string{target.client.Addr}, sweep: target.sweep}, nil
 }
 
-// sweep counts the rows of the table and drops it.
+// longestTable is the longest name of a table of sqlrecords.
+const longestTable = 55
+
+// sweep counts the rows of the table and drops it. If there is no table, it returns an error unless
+// the user may drop one, without which a run would leave it.
 func (t *mysqlTarget) sweep(ctx context.Context, remove bool) (n int, err error) {
 	connector, err := mysql.NewConnector(t.client)
 	if err != nil {
@@ -147,16 +155,21 @@ func (t *mysqlTarget) sweep(ctx context.Context, remove bool) (n int, err error)
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	err = db.QueryRowContext(ctx, "SELECT count(*) FROM "+t.table).Scan(&n)
-	if server, ok := errors.AsType[*mysql.MySQLError](err); ok && server.Number == noSuchTable {
-		return 0, nil
-	}
-	if err == nil && remove {
+	server, ok := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case ok && server.Number == noSuchTable: // the rights are checked before it is found that this one does not exist
+		_, err = db.ExecContext(ctx, "DROP TABLE IF EXISTS fencelock_"+rand.Text())
+	case err == nil && remove:
 		_, err = db.ExecContext(ctx, "DROP TABLE "+t.table)
 	}
-	if err != nil {
-		return n, fmt.Errorf("%w: %s", driver.ErrUnavailable, t.hide(err.Error()))
+	if err == nil {
+		return n, nil
 	}
-	return n, nil
+	err = fmt.Errorf("%w: %s", driver.ErrUnavailable, t.hide(err.Error()))
+	if strings.Contains(err.Error(), "DROP command denied") {
+		err = &HintError{Err: err, Hint: "a user with CREATE and DROP, in a database for tests"}
+	}
+	return n, err
 }
 
 // noSuchTable is the number of the error for a table that does not exist.
