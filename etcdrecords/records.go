@@ -22,8 +22,8 @@
 // a process with similar TTLs share leases, so a record may remain for a sixteenth of its TTL longer,
 // or for two seconds if that is more. When etcd has a new leader, TTLs start again.
 //
-// Clients cannot read etcd's clock: Clock returns ErrUnsupported. So package ratelimit, which needs
-// a clock, does not work on these records.
+// Clients cannot read etcd's clock: Clock returns ErrUnsupported. So packages cron and ratelimit,
+// which need a clock, do not work on these records.
 package etcdrecords
 
 import (
@@ -180,7 +180,7 @@ func (r *Records) List(ctx context.Context, prefix string) ([]driver.Record, err
 
 // Clock returns ErrUnsupported: clients cannot read etcd's clock.
 func (r *Records) Clock(context.Context) (earliest, latest time.Time, err error) {
-	return earliest, latest, driver.ErrUnsupported
+	return earliest, latest, fmt.Errorf("%w: etcd has no clock that clients can read", driver.ErrUnsupported)
 }
 
 // Await implements driver.Awaiter. It begins to watch the key, and then reads it. A watch from the
