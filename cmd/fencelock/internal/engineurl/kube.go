@@ -87,7 +87,7 @@ func parseKube(u *url.URL) (*kubeTarget, error) {
 
 // explainKube adds a hint to an error.
 func explainKube(err error) error {
-	kind, hint := driver.ErrUnavailable, hintUnreachable
+	kind, hint := driver.ErrUnavailable, unreachable(err)
 	if errors.Is(err, driver.ErrConfig) {
 		kind, hint = driver.ErrConfig, "in a pod, use its service account; elsewhere, add ?server=URL&ca=FILE&token-file=FILE, or use kubectl proxy and ?server=http://127.0.0.1:8001"
 	}

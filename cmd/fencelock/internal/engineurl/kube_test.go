@@ -5,6 +5,7 @@ package engineurl_test
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,5 +44,8 @@ func TestKubernetesThrough(t *testing.T) {
 	_, _, err = engineurl.OpenThrough(t.Context(), "k8s://shop?server=https://example.org&ca="+ca, dial)
 	if err == nil || !strings.Contains(err.Error(), "certificate is valid for") {
 		t.Errorf("the certificate of another host: %v", err)
+	}
+	if h, ok := errors.AsType[*engineurl.HintError](err); !ok || !strings.Contains(h.Hint, "TLS") {
+		t.Errorf("the hint for it: %+v", h)
 	}
 }

@@ -112,7 +112,7 @@ func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	kind, hint := driver.ErrUnavailable, hintUnreachable
+	kind, hint := driver.ErrUnavailable, unreachable(err)
 	if errors.Is(err, driver.ErrConfig) {
 		kind, hint = driver.ErrConfig, "check the user, the password and the database in FENCELOCK_URL; the user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if there is none"
 	}

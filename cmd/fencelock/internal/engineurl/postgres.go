@@ -167,7 +167,7 @@ func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) 
 // refused returns the error of a failed connection with a hint. The SQLSTATE 3D000 means that the
 // database does not exist.
 func (p *postgresTarget) refused(err error) error {
-	kind, hint, config := driver.ErrUnavailable, hintUnreachable, errors.Is(err, driver.ErrConfig)
+	kind, hint, config := driver.ErrUnavailable, unreachable(err), errors.Is(err, driver.ErrConfig)
 	if config {
 		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
 	}

@@ -173,7 +173,7 @@ func (r *redisClient) inTime(err error) error {
 // unreachable returns the error of the client with a hint.
 func (r *redisClient) unreachable(err error) error {
 	// A server that refuses us would refuse a retry too, so this is ErrConfig.
-	kind, hint := driver.ErrUnavailable, hintUnreachable
+	kind, hint := driver.ErrUnavailable, unreachable(err)
 	if refused, ok := rueidis.IsRedisErr(err); ok && (redisconn.ServerError{Text: refused.Error()}).Denied() {
 		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL"
 		if strings.Contains(refused.Error(), "DB index") {

@@ -122,7 +122,7 @@ func (t *s3Target) prepare(ctx context.Context, records *s3records.Records) erro
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	kind, hint := driver.ErrUnavailable, hintUnreachable
+	kind, hint := driver.ErrUnavailable, unreachable(err)
 	switch {
 	case errors.Is(err, s3records.ErrConditions):
 		kind, hint = driver.ErrConfig, "a store with conditional writes; locks in this one could have two holders"

@@ -23,8 +23,22 @@ func (e *HintError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *HintError) Unwrap() error { return e.Err }
 
-// hintUnreachable is the hint for an unreachable server.
-const hintUnreachable = "check --url or FENCELOCK_URL, and that the server is up"
+// The hints for a server that is unreachable, and for one that may be up but does not use TLS as
+// the URL demands.
+const (
+	hintUnreachable = "check --url or FENCELOCK_URL, and that the server is up"
+	hintTLS         = "check that the server and FENCELOCK_URL agree about TLS, and that its certificate is for the host in the URL and from an authority that this host or the URL names"
+)
+
+// unreachable returns the hint for the error of a server that is unreachable.
+func unreachable(err error) string {
+	for _, sign := range []string{"x509: ", "tls: ", "TLS", "HTTPS client"} {
+		if strings.Contains(err.Error(), sign) {
+			return hintTLS
+		}
+	}
+	return hintUnreachable
+}
 
 // userinfo matches the part of a URL that may contain a password. It is compiled on first use,
 // since most runs of the command have no error.

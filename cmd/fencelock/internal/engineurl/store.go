@@ -139,7 +139,7 @@ func greet(ctx context.Context, records Records, hide secrets) error {
 
 // explain adds a hint to an error of a store.
 func explain(err error, hide secrets) error {
-	kind, hint := driver.ErrUnavailable, hintUnreachable
+	kind, hint := driver.ErrUnavailable, unreachable(err)
 	if errors.Is(err, driver.ErrConfig) {
 		kind, hint = driver.ErrConfig, "check the user, the password and the path in FENCELOCK_URL, and what the user may do"
 	}
