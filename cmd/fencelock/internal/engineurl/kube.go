@@ -155,7 +155,11 @@ func mayDelete(ctx context.Context, api *kubeapi.API) error {
 	if err == nil || errors.Is(err, kubeapi.ErrAbsent) {
 		return nil
 	}
-	return fmt.Errorf("delete a Lease object that does not exist: %w", err)
+	err = fmt.Errorf("delete a Lease object that does not exist: %w", err)
+	if !errors.Is(err, driver.ErrConfig) {
+		return err
+	}
+	return &HintError{Err: err, Hint: "an account that may also delete Lease objects"}
 }
 
 // kubeKey is the annotation with the key of an object, and kubeLocks begins the keys of locks.
