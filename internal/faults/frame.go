@@ -135,10 +135,14 @@ func postgresMessage(b []byte) int {
 	return int(n)
 }
 
-// mysqlSize returns the length of a packet, which is one request unless it has 16 MB.
+// mysqlSize returns the length of a packet, which is one request unless it has 16 MB. A TLS handshake
+// is invalid: its fourth byte is that of a length, where commands have the number 0.
 func mysqlSize(b []byte) int {
 	if len(b) < 4 {
 		return 0
+	}
+	if b[0] == 0x16 && b[1] == 3 && b[3] != 0 {
+		return -1
 	}
 	return 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
 }

@@ -21,6 +21,19 @@ func packet(number byte, body string) string {
 	return string([]byte{byte(len(body)), byte(len(body) >> 8), byte(len(body) >> 16), number}) + body
 }
 
+// TestFramerForwardsTLS: a client of MySQL that begins TLS must not wait for its handshake.
+func TestFramerForwardsTLS(t *testing.T) {
+	t.Parallel()
+	var f framer
+	request, hello := packet(1, strings.Repeat("r", 32)), "\x16\x03\x01\x05\xdc"+strings.Repeat("h", 1500)
+	if got := f.cut([]byte(request + hello)); len(got) != 2 || string(got[0]) != request || string(got[1]) != hello {
+		t.Errorf("the requests are %q", got)
+	}
+	if got := f.cut([]byte("\x17\x03\x03\x00\x20short")); len(got) != 1 || len(f.rest) > 0 {
+		t.Errorf("after the handshake: %q, rest %q", got, f.rest)
+	}
+}
+
 // Every cut of the stream into two or three parts must give the same requests.
 func TestFramer(t *testing.T) {
 	t.Parallel()
