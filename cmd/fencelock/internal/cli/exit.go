@@ -122,7 +122,7 @@ func hintFor(err error) string {
 	case errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable):
 		return "fencelock doctor"
 	case errors.Is(err, driver.ErrUnsupported):
-		return "another engine with --url or FENCELOCK_URL: file:///path, redis:// or postgres://"
+		return "another engine with --url or FENCELOCK_URL, such as file:///path, redis:// or postgres://"
 	}
 	return ""
 }
