@@ -63,7 +63,7 @@ func TestCommand(t *testing.T) {
 				run(78, "authentication failed", "ls")
 			}
 			url = s.kind + "://root:right@127.0.0.1:1/part"
-			run(69, "unavailable", "ls")
+			run(69, "unavailable: 127.0.0.1:1: ", "ls")
 		})
 	}
 }

@@ -84,9 +84,9 @@ func (s Store) prepare(ctx context.Context, open OpenStore) (records Records, cl
 	hide.keep(s.Password)
 	records, closeStore, err = open(s)
 	if err != nil {
-		return nil, nil, explain(err, hide)
+		return nil, nil, s.explain(err, hide)
 	}
-	if err := greet(ctx, records, hide); err != nil {
+	if err := s.greet(ctx, records, hide); err != nil {
 		closeStore()
 		return nil, nil, err
 	}
@@ -121,7 +121,7 @@ func parseStore(u *url.URL) (s Store, err error) {
 const greetLimit = 4 * time.Second
 
 // greet makes the first request.
-func greet(ctx context.Context, records Records, hide secrets) error {
+func (s Store) greet(ctx context.Context, records Records, hide secrets) error {
 	limited, cancel := context.WithTimeout(ctx, greetLimit)
 	defer cancel()
 	_, err := records.Get(limited, "fencelock")
@@ -134,17 +134,17 @@ func greet(ctx context.Context, records Records, hide secrets) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return explain(err, hide)
+	return s.explain(err, hide)
 }
 
-// explain adds a hint to an error of a store.
-func explain(err error, hide secrets) error {
+// explain adds the servers and a hint to an error of a store.
+func (s Store) explain(err error, hide secrets) error {
 	kind, hint := driver.ErrUnavailable, unreachable(err)
 	if errors.Is(err, driver.ErrConfig) {
 		kind, hint = driver.ErrConfig, "check the user, the password and the path in FENCELOCK_URL, and what the user may do"
 	}
 	text := strings.TrimPrefix(hide.hide(driver.OneLine(err).Error()), kind.Error()+": ")
-	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
+	return &HintError{Err: fmt.Errorf("%w: %s: %s", kind, strings.Join(s.Addrs, ","), text), Hint: hint}
 }
 
 // storePart returns the locks of a store whose names begin with a prefix.

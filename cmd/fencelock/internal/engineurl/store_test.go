@@ -4,6 +4,7 @@ package engineurl_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,6 +55,21 @@ func TestWrongStores(t *testing.T) {
 		if s, err := engineurl.ParseStore(parse(t, raw)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want an error with %q", raw, s, err, want)
 		}
+	}
+}
+
+// TestUnreachableStore: an error of a store names its servers, and not the password.
+func TestUnreachableStore(t *testing.T) {
+	open := func(engineurl.Store) (engineurl.Records, func(), error) {
+		return nil, nil, fmt.Errorf("%w: hunter2: no answer", driver.ErrUnavailable)
+	}
+	part, err := engineurl.StorePart(parse(t, "etcd://u:hunter2@h1,h2"), open, "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = part.Count(t.Context())
+	if text := fmt.Sprint(err); !strings.Contains(text, "h1:2379,h2:2379: ") || strings.Contains(text, "hunter2") {
+		t.Error(text)
 	}
 }
 
