@@ -38,7 +38,7 @@ func TestMaxHoldEndsATerm(t *testing.T) {
 		}()
 		synctest.Wait()
 		other := b.run(func(context.Context) error {
-			if took := time.Since(begun); took != most {
+			if took := time.Since(begun); took < most || took > most+time.Millisecond { // the shortest sleep of the timer of locks
 				t.Errorf("the other candidate led after %v, want %v", took, most)
 			}
 			return nil
