@@ -6,10 +6,20 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
 )
 
 // A dialer connects to an address, such as "host:6379".
 type dialer = func(ctx context.Context, addr string) (net.Conn, error)
+
+// throughHTTP makes a transport use a dialer, unless it is nil. TLS still verifies the host of the URL.
+func throughHTTP(t *http.Transport, dial dialer) {
+	if dial == nil {
+		return
+	}
+	t.Proxy = nil
+	t.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
+}
 
 // through makes a client use a dialer, unless it is nil. It affects no Unix socket.
 func (r *redisClient) through(dial dialer) {

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -34,10 +33,7 @@ func openKube(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func
 	if err != nil {
 		return nil, nil, err
 	}
-	if dial != nil { // TLS still verifies the name in the URL
-		target.transport.Proxy = nil
-		target.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
-	}
+	throughHTTP(target.transport, dial)
 	records, err := kubelock.New(&kubelock.Config{
 		Namespace: target.login.Namespace, Server: target.login.Server, Token: target.login.Token,
 		Client: &http.Client{Transport: target.transport}, Timeout: target.timeout,
@@ -87,12 +83,7 @@ func parseKube(u *url.URL) (*kubeTarget, error) {
 
 // explainKube adds a hint to an error.
 func explainKube(err error) error {
-	kind, hint := driver.ErrUnavailable, unreachable(err)
-	if errors.Is(err, driver.ErrConfig) {
-		kind, hint = driver.ErrConfig, "in a pod, use its service account; elsewhere, add ?server=URL&ca=FILE&token-file=FILE, or use kubectl proxy and ?server=http://127.0.0.1:8001"
-	}
-	text := strings.TrimPrefix(driver.OneLine(err).Error(), kind.Error()+": ")
-	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
+	return explain(err, nil, "", "in a pod, use its service account; elsewhere, add ?server=URL&ca=FILE&token-file=FILE, or use kubectl proxy and ?server=http://127.0.0.1:8001")
 }
 
 // clusterRate bounds the writes of a store whose members agree on each: an acquisition has several.
@@ -162,12 +153,12 @@ func mayDelete(ctx context.Context, api *kubeapi.API) error {
 	return &HintError{Err: err, Hint: "an account that may also delete Lease objects"}
 }
 
-// kubeKey is the annotation with the key of an object, and kubeLocks begins the keys of locks.
-const kubeKey, kubeLocks = "fencelock.github.io/key", "fencelock.lock/"
+// kubeKey is the annotation with the key of an object.
+const kubeKey = "fencelock.github.io/key"
 
 // has reports whether an object belongs to the part. One without a key is that of another program,
 // and is the lock with its name.
 func (t *kubeTarget) has(o *kubeapi.Object) bool {
-	key := cmp.Or(o.Metadata.Annotations[kubeKey], kubeLocks+o.Metadata.Name)
-	return strings.HasPrefix(key, kubeLocks+t.prefix)
+	key := cmp.Or(o.Metadata.Annotations[kubeKey], lockKeys+o.Metadata.Name)
+	return strings.HasPrefix(key, lockKeys+t.prefix)
 }

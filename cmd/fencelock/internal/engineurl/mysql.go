@@ -112,12 +112,7 @@ func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	kind, hint := driver.ErrUnavailable, unreachable(err)
-	if errors.Is(err, driver.ErrConfig) {
-		kind, hint = driver.ErrConfig, "check the user, the password and the database in FENCELOCK_URL; the user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if there is none"
-	}
-	text := strings.TrimPrefix(t.hide(driver.OneLine(err).Error()), kind.Error()+": ")
-	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
+	return explain(err, t.secrets, "", "check the user, the password and the database in FENCELOCK_URL; the user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if there is none")
 }
 
 // mysqlPart returns a table of its own. Its name is that of the table of the URL and the letters and

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -43,10 +42,7 @@ func openS3(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	if dial != nil {
-		target.transport.Proxy = nil
-		target.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
-	}
+	throughHTTP(target.transport, dial)
 	records := s3records.New(target.name, &target.config)
 	engine := &s3Engine{recordlock.New(records, &recordlock.Config{Name: "s3"}), records}
 	end := func() error { return closeBoth(engine.Close, target.transport.CloseIdleConnections) }
@@ -122,15 +118,11 @@ func (t *s3Target) prepare(ctx context.Context, records *s3records.Records) erro
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	kind, hint := driver.ErrUnavailable, unreachable(err)
-	switch {
-	case errors.Is(err, s3records.ErrConditions):
-		kind, hint = driver.ErrConfig, "a store with conditional writes; locks in this one could have two holders"
-	case errors.Is(err, driver.ErrConfig):
-		kind, hint = driver.ErrConfig, "check the bucket, region= and endpoint= in FENCELOCK_URL, and the login"
+	hint := "check the bucket, region= and endpoint= in FENCELOCK_URL, and the login"
+	if errors.Is(err, s3records.ErrConditions) {
+		hint = "a store with conditional writes; locks in this one could have two holders"
 	}
-	text := strings.TrimPrefix(driver.OneLine(err).Error(), kind.Error()+": ")
-	return &HintError{Err: fmt.Errorf("%w: %s", kind, text), Hint: hint}
+	return explain(err, nil, "", hint)
 }
 
 // s3Engine is an engine in a bucket.

@@ -3,11 +3,15 @@
 package engineurl
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/fencelock/fencelock/driver"
 )
 
 // HintError is an error with a hint. It is returned if the server is unreachable, if it refuses the
@@ -38,6 +42,17 @@ func unreachable(err error) string {
 		}
 	}
 	return hintUnreachable
+}
+
+// explain returns the error of a store of records with a hint, which is config if the store refuses the
+// request for good. The text has no secrets, and begins with where.
+func explain(err error, hide secrets, where, config string) error {
+	kind, hint := driver.ErrUnavailable, unreachable(err)
+	if errors.Is(err, driver.ErrConfig) {
+		kind, hint = driver.ErrConfig, config
+	}
+	text := strings.TrimPrefix(hide.hide(driver.OneLine(err).Error()), kind.Error()+": ")
+	return &HintError{Err: fmt.Errorf("%w: %s%s", kind, where, text), Hint: hint}
 }
 
 // userinfo matches the part of a URL that may contain a password. It is compiled on first use,

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -139,13 +138,11 @@ func (s Store) greet(ctx context.Context, records Records, hide secrets) error {
 
 // explain adds the servers and a hint to an error of a store.
 func (s Store) explain(err error, hide secrets) error {
-	kind, hint := driver.ErrUnavailable, unreachable(err)
-	if errors.Is(err, driver.ErrConfig) {
-		kind, hint = driver.ErrConfig, "check the user, the password and the path in FENCELOCK_URL, and what the user may do"
-	}
-	text := strings.TrimPrefix(hide.hide(driver.OneLine(err).Error()), kind.Error()+": ")
-	return &HintError{Err: fmt.Errorf("%w: %s: %s", kind, strings.Join(s.Addrs, ","), text), Hint: hint}
+	return explain(err, hide, strings.Join(s.Addrs, ",")+": ", "check the user, the password and the path in FENCELOCK_URL, and what the user may do")
 }
+
+// lockKeys begins the keys of the locks in records.
+const lockKeys = "fencelock.lock/"
 
 // storePart returns the locks of a store whose names begin with a prefix.
 func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
@@ -153,7 +150,7 @@ func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	locks := &storeLocks{store: s, open: open, prefix: "fencelock.lock/" + prefix}
+	locks := &storeLocks{store: s, open: open, prefix: lockKeys + prefix}
 	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, sweep: locks.sweep}, nil
 }
 
