@@ -85,31 +85,15 @@ type awaitWorld struct {
 	locks *memlock.Engine
 }
 
-// awaitClient has the locks of a memory and the records of a namespace.
-type awaitClient struct {
-	*memlock.Engine
-	records driver.Records
-}
-
 func (w awaitWorld) Restart(testing.TB) {}
 func (w awaitWorld) Client(testing.TB) drivertest.Client {
-	return awaitClient{w.locks.Client(), openRecords(w.place)}
+	return examtest.Store{Engine: w.locks.Client(), Stored: openRecords(w.place)}
 }
 
-func (c awaitClient) Records() driver.Records { return c.records }
-func (c awaitClient) Kill(testing.TB)         { c.Engine.Kill() }
-func (c awaitClient) Freeze(testing.TB)       { c.Engine.Freeze() }
-func (c awaitClient) Thaw(testing.TB)         { c.Engine.Thaw() }
-
-// TestAwait runs the case of the suite about watches. The records of an engine hide them.
+// TestAwait runs the case of the suite about watches.
 func TestAwait(t *testing.T) {
 	s := start(t)
-	for _, c := range drivertest.Cases() {
-		if c.Name == "record-await" {
-			c.Run(t, drivertest.Suite{World: func(t testing.TB) drivertest.World { return awaitWorld{s.where(t), memlock.New(nil)} }})
-		}
-	}
-	if t.Skipped() {
-		t.Error("was not asked")
-	}
+	examtest.Records(t, "record-await", drivertest.Suite{World: func(t testing.TB) drivertest.World {
+		return awaitWorld{s.where(t), memlock.New(nil)}
+	}})
 }
