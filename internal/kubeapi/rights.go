@@ -18,7 +18,7 @@ type rights struct {
 	refused map[string]time.Time // since when it refuses a verb, zero if it does not; verbs that it has never served are absent
 }
 
-// starting is for how long an API server may refuse what it has served before.
+// starting is how long an API server may refuse a verb that it has served before.
 const starting = 10 * time.Second
 
 // pause is shorter than any restart of an API server. One that has served a request within it and
@@ -38,7 +38,7 @@ func (r *rights) judge(verb string, err error) error {
 	return err
 }
 
-// admit takes down that the server has served a request.
+// admit records that the server has served a request.
 func (r *rights) admit(verb string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
