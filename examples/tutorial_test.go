@@ -50,7 +50,7 @@ const (
 // on the page, and greater where they are greater); and a failed renewal, which is reported after
 // the reason of a loss.
 //
-// The module is not published, so the test adds a replace directive after "go mod init".
+// The test sets CHECKOUT, and has the checksums of the modules that this module requires.
 func TestTutorialBooking(t *testing.T) {
 	t.Parallel()
 	dir := hosttest.Dir(t, "fencelock-tutorial-")
@@ -209,13 +209,6 @@ type shell struct {
 	out bytes.Buffer // guarded by mu: what was printed since the last take
 }
 
-// goFunction adds a replace directive to a new module.
-const goFunction = `go() {
-	command go "$@" || return
-	if [ "$1 $2" = "mod init" ]; then command go mod edit -replace "github.com/fencelock/fencelock=$CHECKOUT"; fi
-}
-`
-
 // exited is printed after each command, with its exit status. No command prints it.
 var exited = regexp.MustCompile("\x01([0-9]+)\x01")
 
@@ -232,7 +225,7 @@ func startShell(t *testing.T, dir string, env ...string) *shell {
 	s := &shell{t: t, in: stdin, tokens: map[string]int64{}}
 	cmd := exec.Command("bash", "--norc", "--noprofile")
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, in, s, s
-	cmd.Env = append(os.Environ(), "CHECKOUT="+root, "GOWORK=off", "GOFLAGS=-mod=mod -ldflags=-w", "GOPROXY=off")
+	cmd.Env = append(os.Environ(), "CHECKOUT="+root, "GOWORK=off", "GOFLAGS=-ldflags=-w")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its children can be killed with it
 	if err := cmd.Start(); err != nil {
@@ -244,7 +237,6 @@ func startShell(t *testing.T, dir string, env ...string) *shell {
 		_ = stdin.Close()
 		_ = cmd.Wait() // it was killed
 	})
-	s.send(goFunction)
 	return s
 }
 
