@@ -142,22 +142,32 @@ func (c *acquireCmd) hire(a *app) error {
 	outliveReaders() // the keeper must learn that nobody has read the handle
 	signals := make(chan os.Signal, 1)
 	supervise.Notify(signals, supervise.EndSignals...)
-	defer signal.Stop(signals)
 	if err = cmd.Start(); err == nil {
 		err = theirs.Close()
 	}
 	if err != nil {
 		return &exitError{code: exitStart, err: err}
 	}
-	go func() { // ends with the process
+	passed := make(chan os.Signal, 1)
+	go func() { // ends when there is a lock, or with the process
+		var last os.Signal
 		for s := range signals {
+			last = s
 			_ = cmd.Process.Signal(s) // it may have ended
 		}
+		passed <- last
 	}()
 	var k kept
 	if json.NewDecoder(bufio.NewReader(report)).Decode(&k) != nil {
 		_ = cmd.Wait() // it has said why there is no lock
 		return c.exitOf(cmd.ProcessState)
+	}
+	signal.Stop(signals) // from now on a signal ends this process, and thereby the keeper
+	close(signals)
+	if s := <-passed; s != nil { // the keeper would release a lock whose handle was printed
+		_ = answer.Close()
+		_ = cmd.Wait()
+		return gaveUp(s)
 	}
 	if err := a.print(k, c.text(k)); err != nil {
 		_ = answer.Close() // nobody knows the handle, so the keeper releases the lock

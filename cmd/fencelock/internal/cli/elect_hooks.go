@@ -83,7 +83,10 @@ func (h *hooks) acquire(a *app, engine driver.Engine, what supervise.Command, lo
 		return outcome{begun: true, refused: true, err: err}, false
 	}
 	ended = a.late(ended, lock)
-	end = outcome{begun: true, lost: ended.Lost, asked: ended.Asked, err: exitWith(codeOf(ended))}
+	end = outcome{begun: true, lost: ended.Lost, asked: ended.Passed != 0, err: exitWith(codeOf(ended))}
+	if end.asked && end.err == nil { // the hook ended before the signal, or handled it; the command does not start
+		end.err = endedBySignal(ended.Passed)
+	}
 	if err := a.stuck(ended, lock); err != nil {
 		return outcome{begun: true, lost: true, stuck: true, err: err}, false
 	}
@@ -179,7 +182,7 @@ func (c *electCmd) stand(a *app, lock *fencelock.Lock, enough context.Context, s
 			end.capped = true
 		case s := <-signals:
 			if end.asked = c.onSignal(s, signals); end.asked {
-				end.err = &exitError{code: exitSignal + int(s.(unix.Signal)), interrupted: s == unix.SIGINT}
+				end.err = endedBySignal(s.(unix.Signal))
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
@@ -56,6 +58,11 @@ func exitWith(code int) error {
 		return nil
 	}
 	return &exitError{code: code}
+}
+
+// endedBySignal returns an error that ends the program as a signal does and prints nothing.
+func endedBySignal(s unix.Signal) error {
+	return &exitError{code: exitSignal + int(s), interrupted: s == unix.SIGINT}
 }
 
 // exitCode returns the exit code of err. If err is of several kinds, the first one in the table

@@ -122,10 +122,10 @@ func (c *limitCmd) Run(a *app) error {
 		}
 		return c.take(ctx, a, ratelimit.New(rates, c.Name, c.Rate, &ratelimit.Config{Timeout: limitPatience}))
 	})
+	stop() // first, so that a signal that arrives now is not lost
 	if ended := endedBy(ctx); ended != nil {
 		return ended // even if the turn has come
 	}
-	stop()
 	if err != nil || path == "" {
 		return err
 	}

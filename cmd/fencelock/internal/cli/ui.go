@@ -99,9 +99,7 @@ func notEmpty(s string) error {
 
 // Run serves the page until INT or TERM.
 func (c *uiCmd) Run(a *app) error {
-	ctx, stop := endedBySignals(a.ctx)
-	defer stop()
-	err := a.within(ctx, func(engine driver.Engine) error {
+	return a.untilEnded(a.ctx, func(ctx context.Context, engine driver.Engine) error {
 		cfg := &dashboard.Config{
 			Prefix: c.Prefix, Elections: c.Elections, Hosts: c.Hosts,
 			Logger: slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -115,10 +113,6 @@ func (c *uiCmd) Run(a *app) error {
 		}
 		return c.serve(ctx, a, dashboard.New(fencelock.New(engine, nil), cfg), token)
 	})
-	if endedBy(ctx) != nil {
-		return nil
-	}
-	return err
 }
 
 // token returns the token for breaking, "" if the page breaks nothing.

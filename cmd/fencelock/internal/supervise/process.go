@@ -115,6 +115,7 @@ type Process struct {
 	enough bool             // Enough has ended
 	asked  bool             // a signal that ends programs was passed on
 	hungUp bool             // SIGHUP was passed on
+	passed unix.Signal      // the latest of EndSignals that was passed on
 	late   bool             // the watchdog killed the command at the deadline
 	broken bool             // the watchdog was killed, and the command is killed too
 	denied int              // processes of other users that were not killed

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,10 @@ type End struct {
 	// Asked means that the command ended because of a signal such as TERM, a hangup that killed it,
 	// or an interrupt from the terminal.
 	Asked bool
+
+	// Passed is the latest of EndSignals that was passed on, or 0. The command may have ended by itself
+	// before it received the signal.
+	Passed unix.Signal
 }
 
 // Wait waits until the command and all processes that it has started have ended. During that time
@@ -79,7 +84,7 @@ func (p *Process) Wait() End {
 		p.Say("%v; the command has ended", err)
 	}
 	p.Terminal.takeBack(p.pid)
-	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Enough: p.enough, Late: p.late, Broken: p.broken, Asked: p.wasAsked()}
+	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Enough: p.enough, Late: p.late, Broken: p.broken, Asked: p.wasAsked(), Passed: p.passed}
 	if !p.empty {
 		end.Left = p.denied
 	}
@@ -244,7 +249,7 @@ func (p *Process) takeOver() {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
 		case sig := <-p.Signals:
-			if !p.broken {
+			if p.noteSignal(sig); !p.broken {
 				p.own.signal(sig.(unix.Signal), false)
 			}
 		case <-again.C:
@@ -276,15 +281,24 @@ func (p *Process) onStop(sig unix.Signal) {
 	p.resume()
 }
 
-// onSignal passes a signal on to the command. It records a signal that asks the command to end.
+// onSignal passes a signal on to the command.
 func (p *Process) onSignal(sig os.Signal) {
 	if sig == unix.SIGCONT {
 		p.resume()
 		return
 	}
-	p.asked = p.asked || sig == unix.SIGTERM || sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGABRT
-	p.hungUp = p.hungUp || sig == unix.SIGHUP
+	p.noteSignal(sig)
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
+}
+
+// noteSignal records a signal that asks the command to end.
+func (p *Process) noteSignal(sig os.Signal) {
+	if !slices.Contains(EndSignals, sig) {
+		return
+	}
+	p.passed = sig.(unix.Signal)
+	p.asked = p.asked || sig != unix.SIGHUP
+	p.hungUp = p.hungUp || sig == unix.SIGHUP
 }
 
 // resume continues the command after a stop, or kills it if the lock is lost. While this process
