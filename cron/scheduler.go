@@ -4,11 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
-)
 
-// clockCheck is how often Run reads the clock while it waits for a tick: the clock may be set, and the
-// host may be suspended.
-const clockCheck = time.Minute
+	"github.com/fencelock/fencelock/internal/cronhook"
+)
 
 // Run is a scheduler for one job. It calls Tick for every tick of s, in its own goroutines,
 // until ctx ends or s has no more ticks. It then waits for the current runs. With Config.CatchUp it
@@ -34,7 +32,7 @@ func (j *Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) 
 		if next.IsZero() {
 			return nil
 		}
-		wait := time.NewTimer(min(next.Sub(now.Round(0)), clockCheck))
+		wait := time.NewTimer(min(next.Sub(now.Round(0)), cronhook.ClockCheck))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

@@ -26,7 +26,7 @@ func ExampleTask() {
 		fmt.Println(err)
 		return
 	}
-	scheduler, err := gocron.NewScheduler()
+	scheduler, err := gocron.NewScheduler(gocronlock.WallClock())
 	if err != nil {
 		fmt.Println(err)
 		return

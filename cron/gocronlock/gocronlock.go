@@ -4,6 +4,7 @@
 //
 //	schedule, err := robfig.ParseStandard("0 3 * * *")
 //	task, err := gocronlock.Task(job, schedule, bill)
+//	scheduler, err := gocron.NewScheduler(gocronlock.WallClock())
 //	_, err = scheduler.NewJob(gocron.CronJob("0 3 * * *", false), gocron.NewTask(task))
 //
 // Most programs should use [Task]: the context of its work ends if the lock is lost. Use it also
@@ -14,10 +15,13 @@
 //   - for a CronJob, a robfig/cron schedule with the same expression
 //   - for a DurationJob, cron.Every. Start the job on a multiple of the duration with [Multiple],
 //     otherwise every call is too late for its tick and the work does not run.
-//   - for a OneTimeJob, cron.Once
+//   - for a OneTimeJob, a cron.Schedule with that one tick
 //
 // Times are local, as in gocron. If the scheduler uses another zone, the schedule must use it too.
 // Job.RunNow does not run a tick a second time, and fails if no tick is near.
+//
+// Create the scheduler with [WallClock]. Without it, gocron calls a job too late for its tick if the
+// clock was set forward, or the host was suspended, for more than Config.Late during the wait.
 //
 // gocron.WithLimitedRuns counts calls, not runs. A call without a due tick uses up one of them, and
 // gocron removes the job after the last one. So do not combine it with gocron.WithStartImmediately;
@@ -74,7 +78,7 @@ func take(job *cron.Job, due cronhook.Due, now time.Time) ([]time.Time, error) {
 	}
 	var err error = &cron.SkippedError{Job: job.Name(), Tick: now.UTC(), Reason: NoTick}
 	if due.CatchUp() == 0 && !due.Near(now) {
-		err = fmt.Errorf("%w: %q was called at %s, but no tick of its schedule is near: start a DurationJob with gocron.WithStartAt(gocronlock.Multiple(d)), and give a scheduler in another zone a schedule in that zone",
+		err = fmt.Errorf("%w: %q was called at %s, but no tick of its schedule is near: start a DurationJob with gocron.WithStartAt(gocronlock.Multiple(d)), give a scheduler in another zone a schedule in that zone, and create the scheduler with gocronlock.WallClock() if the host can be suspended or its clock can be set",
 			fencelock.ErrInvalid, job.Name(), now.Format(time.RFC3339))
 	}
 	due.Report(now, err)

@@ -39,7 +39,22 @@ func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn fun
 	if due.CatchUp() > 0 {
 		e.atStart(c)
 	}
-	return c.Schedule(schedule, e), nil
+	id := c.Schedule(schedule, e)
+	checkClock(c, func() bool { return ctx.Err() != nil || !c.Entry(id).Valid() })
+	return id, nil
+}
+
+// checkClock makes c read the wall clock at intervals until over returns true. c waits with one timer
+// for its next entry. If the clock is set forward or the host is suspended, that timer is late by the
+// same time. c calculates it again when it removes an entry, even if the entry does not exist, and
+// robfig/cron has no entry 0.
+func checkClock(c *robfig.Cron, over func() bool) {
+	time.AfterFunc(cronhook.ClockCheck, func() {
+		if !over() {
+			c.Remove(0)
+			checkClock(c, over)
+		}
+	})
 }
 
 // atStart lets c run e once: when c starts, or now if it is already running.
@@ -78,13 +93,13 @@ func parse(c *robfig.Cron, spec string) (cron.Schedule, error) {
 }
 
 // Wrapper returns a wrapper for jobs that are run once per tick of schedule. schedule must be that
-// of the entry. For "@every" use cron.Every, both here and for the entry. in is the zone of the
-// scheduler (Cron.Location).
+// of the entry, and c its scheduler. For "@every" use cron.Every, both here and for the entry. Cancel
+// ctx to end the runs.
 //
 // Put the wrapper first in the chain, and use one for each job: the name of job is the name of the
 // lock. A wrapped job has no context, so it is not notified if its lock is lost. Nothing calls it
 // when the scheduler starts, so Config.CatchUp is a fencelock.ErrInvalid here.
-func Wrapper(ctx context.Context, job *cron.Job, schedule robfig.Schedule, in *time.Location) (robfig.JobWrapper, error) {
+func Wrapper(ctx context.Context, c *robfig.Cron, job *cron.Job, schedule robfig.Schedule) (robfig.JobWrapper, error) {
 	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
 		return nil, fmt.Errorf("%w: the ticks of @every %v differ between instances: use cron.Every", fencelock.ErrInvalid, every.Delay)
 	}
@@ -95,9 +110,10 @@ func Wrapper(ctx context.Context, job *cron.Job, schedule robfig.Schedule, in *t
 	if due.CatchUp() > 0 {
 		return nil, fmt.Errorf("%w: %q: Wrapper does not support CatchUp: use robfigcron.Add", fencelock.ErrInvalid, job.Name())
 	}
+	checkClock(c, func() bool { return ctx.Err() != nil })
 	return func(inner robfig.Job) robfig.Job {
 		fn := func(context.Context) error { inner.Run(); return nil }
-		return &entry{ctx: ctx, fn: fn, in: in, due: due}
+		return &entry{ctx: ctx, fn: fn, in: c.Location(), due: due}
 	}, nil
 }
 

@@ -3,7 +3,9 @@ package robfigcron_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,7 +133,7 @@ func TestWrapperRefuses(t *testing.T) {
 		"catch-up": {job(memlock.New(nil), cron.Config{CatchUp: 1}), &robfig.SpecSchedule{}},
 		"@every":   {job(memlock.New(nil), cron.Config{}), robfig.Every(time.Hour)},
 	} {
-		if _, err := robfigcron.Wrapper(t.Context(), c.job, c.schedule, time.UTC); !errors.Is(err, fencelock.ErrInvalid) {
+		if _, err := robfigcron.Wrapper(t.Context(), robfig.New(), c.job, c.schedule); !errors.Is(err, fencelock.ErrInvalid) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
@@ -182,7 +184,7 @@ func TestWrapper(t *testing.T) {
 		var runs counter
 		for range 3 {
 			c := robfig.New()
-			once, err := robfigcron.Wrapper(t.Context(), job(store, cron.Config{}), schedule, c.Location())
+			once, err := robfigcron.Wrapper(t.Context(), c, job(store, cron.Config{}), schedule)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,4 +220,65 @@ func TestStop(t *testing.T) {
 			t.Errorf("stopped after %v", took)
 		}
 	})
+}
+
+// rearms counts how often a scheduler has calculated its timer again for an entry that does not exist.
+type rearms struct{ count atomic.Int64 }
+
+func (*rearms) Error(error, string, ...any) {}
+
+func (r *rearms) Info(what string, pairs ...any) {
+	if what == "removed" && slices.Contains(pairs, any(robfig.EntryID(0))) {
+		r.count.Add(1)
+	}
+}
+
+// The scheduler reads the wall clock at least once a minute, until the context ends or the entry is
+// removed: its timer is late if the host was suspended or the clock was set forward.
+func TestClockIsChecked(t *testing.T) {
+	schedule, err := robfig.ParseStandard("0 3 * * *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(ctx context.Context, c *robfig.Cron, j *cron.Job) (robfig.EntryID, error) {
+		return robfigcron.Add(ctx, c, "0 3 * * *", j, func(context.Context) error { return nil })
+	}
+	wrap := func(ctx context.Context, c *robfig.Cron, j *cron.Job) (robfig.EntryID, error) {
+		_, err := robfigcron.Wrapper(ctx, c, j, schedule)
+		return 0, err
+	}
+	for name, schedule := range map[string]func(context.Context, *robfig.Cron, *cron.Job) (robfig.EntryID, error){"Add": add, "Wrapper": wrap} {
+		for _, remove := range []bool{false, true} {
+			if remove && name == "Wrapper" {
+				continue // it has no entry
+			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var checks rearms
+				c := robfig.New(robfig.WithLogger(&checks))
+				c.Start()
+				defer c.Stop()
+				id, err := schedule(ctx, c, job(memlock.New(nil), cron.Config{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				before := checks.count.Load()
+				if before < 60 {
+					t.Errorf("%s: %d checks in an hour", name, before)
+				}
+				if remove {
+					c.Remove(id)
+				} else {
+					cancel()
+				}
+				time.Sleep(time.Hour)
+				if after := checks.count.Load(); after != before {
+					t.Errorf("%s, removed %v: %d checks after its end", name, remove, after-before)
+				}
+			})
+		}
+	}
 }

@@ -2,7 +2,7 @@
 // instances.
 //
 //	elector := gocronelector.New(election.New(locks, "billing", nil))
-//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector), gocronlock.WallClock())
 //	...
 //	err = elector.Run(ctx, scheduler)
 //
@@ -22,7 +22,7 @@
 // A OneTimeJob does not run in a second term of an instance, and is removed when its times have
 // passed. If nobody leads at its time, it does not run. If it starts immediately, it runs on each
 // instance that becomes the leader. To run a job once over all instances, schedule it every minute
-// with gocronlock.Task, CatchUp and the schedule cron.Once(t).
+// with gocronlock.Task, CatchUp and a cron.Schedule with that one tick.
 //
 // To spread jobs over all instances instead, use package gocronlock without an elector.
 package gocronelector

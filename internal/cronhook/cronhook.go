@@ -10,6 +10,11 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
+// ClockCheck is how often a scheduler reads the wall clock while it waits for a tick. Its timer runs
+// on the monotonic clock, which stops while the host is suspended and does not follow a clock that
+// is set. It is half of the default of Config.Late, so that a tick shortly after that is not too late.
+const ClockCheck = 30 * time.Second
+
 var (
 	// NewDue returns a Due of the job that starts now, or, with Config.CatchUp, Config.Late ago.
 	// schedule is a cron.Schedule.

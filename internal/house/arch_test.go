@@ -58,7 +58,7 @@ var rooms = []room{
 	{folder: "election", imports: []string{".", "driver", "internal/retry"}},
 	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "internal/cronhook", "internal/recordtext", "internal/retry"}},
-	{folder: "cron/", imports: []string{".", "cron", "internal/cronhook", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/robfig/cron/v3"}},
+	{folder: "cron/", imports: []string{".", "cron", "internal/cronhook", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron/v3"}},
 	{folder: "chaostest", imports: []string{"chaostest/history", "internal/faults"}},
 	{folder: "chaostest/record", imports: []string{".", "chaostest/history"}},
 	{folder: "chaostest/history", imports: []string{"github.com/anishathalye/porcupine", "golang.org/x/sys"}},

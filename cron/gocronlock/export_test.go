@@ -1,0 +1,4 @@
+package gocronlock
+
+// WallClockOf is WallClock for another clock.
+var WallClockOf = wallClock
