@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/google/uuid"
 )
 
@@ -26,12 +27,13 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 		return driver.Grant{}, err
 	}
 	w := &waiter{req: req}
-	lock, err := acq.check(ctx, req)
+	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
+	lock, err := acq.check(limited, req)
 	if err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
 	acq.identify(w, lock)
-	return acq.acquire(ctx, w)
+	return acq.acquire(ctx, limited, w)
 }
 
 // Adopt makes one acquisition in place of another one.
@@ -43,13 +45,14 @@ func (acq *acquirer) Adopt(ctx context.Context, lease driver.Lease, req driver.R
 		return driver.Grant{}, err
 	}
 	w := &waiter{req: req, from: &lease}
-	lock, err := acq.check(ctx, req)
+	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
+	lock, err := acq.check(limited, req)
 	if err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, err)
 	}
 	acq.identify(w, lock)
 	acq.listener.start() // for the message of a break
-	a := acq.request(ctx, w, false)
+	a := acq.request(ctx, limited, w, false)
 	if a.err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, a.err)
 	}
@@ -90,18 +93,19 @@ func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fail
 // acquire makes a first attempt and then waits, if the request allows it. The client must be
 // subscribed before a request joins the queue: a grant whose message is lost would block the lock
 // until it expires. If there is no subscription yet, the first attempt does not join the queue,
-// because a free name needs none.
-func (acq *acquirer) acquire(ctx context.Context, w *waiter) (driver.Grant, error) {
+// because a free name needs none. The first attempt ends with limited, which includes the check.
+func (acq *acquirer) acquire(ctx, limited context.Context, w *waiter) (driver.Grant, error) {
 	join := acq.listener.start() && w.req.Wait
-	a := acq.request(ctx, w, join)
+	a := acq.request(ctx, limited, w, join)
 	if a.err == nil && w.req.Wait && (a.status == "held" || a.status == "quarantine") {
 		w.noteBlocked(ctx, a.blocked)
-		if err := acq.listener.subscribed(ctx); err != nil {
+		limited = redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout) // since the server answered
+		if err := acq.listener.subscribed(limited); err != nil {
 			return driver.Grant{}, w.heard.Ended(ctx, err)
 		}
 		// The first request may still be withdrawn, under its owner.
 		next := &waiter{req: w.req, lock: w.lock, desc: w.desc, heard: w.heard, owner: newOwner()}
-		w, a = next, acq.request(ctx, next, true)
+		w, a = next, acq.request(ctx, limited, next, true)
 	}
 	switch {
 	case a.err != nil:

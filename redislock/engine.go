@@ -50,7 +50,7 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, late: map[string]int64{}, freeing: map[string]bool{}}
 	queue.index = newNameIndex(c, queue.matters)
 	batcher := &batcher{client: c, delay: batchDelay}
-	fitness := &fitness{client: c, looking: make(chan struct{}, 1)}
+	fitness := &fitness{client: c}
 	marker, parts := &marker{client: c}, &parts{client: c}
 	return &Engine{
 		client: c, queue: queue, batcher: batcher, marker: marker, parts: parts,

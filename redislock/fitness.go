@@ -23,64 +23,105 @@ const fitFor = 30 * time.Second
 // Quarantine, a master stops accepting writes when it is cut off.
 type fitness struct {
 	*client
-	looking chan struct{} // holds one item during a check
 
 	mu    sync.Mutex // guards all below
 	since time.Time  // time of the last successful check; zero if unknown
+	doubt bool       // another server may have taken over since
+	check *check     // in progress; nil if there is none
 }
 
-// known returns the age of the last successful check. ok is false if there was none, or if another
-// server may have taken over since.
-func (f *fitness) known() (age time.Duration, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Since(f.since), !f.since.IsZero()
-}
-
-func (f *fitness) set(since time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.since = since
+// check is one check of the server, for all calls that need it.
+type check struct {
+	begun time.Time
+	done  chan struct{} // closed when err is set
+	err   error
 }
 
 // forget makes the next acquire check again. After a connection error or a lost subscription
-// another server may answer.
-func (f *fitness) forget() { f.set(time.Time{}) }
+// another server may answer. On a Cluster that check runs in the background: a master that does
+// not answer must not delay names on the others.
+func (f *fitness) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.doubt = true
+	if !f.cluster() {
+		f.since = time.Time{}
+	}
+}
 
 // fit returns an error unless the server is suitable. It checks before the first acquire and after
-// each connection error, and every fitFor in the background.
+// each connection error, and every fitFor in the background. Concurrent calls share a check. A
+// check that began before the call and fails proves nothing about the time since, so another one
+// follows. ctx has a deadline.
 func (f *fitness) fit(ctx context.Context) error {
 	if f.cfg.AllowEviction && !f.cfg.Quarantine {
 		return nil
 	}
-	age, ok := f.known()
+	c := f.due()
+	if c == nil {
+		return nil
+	}
+	begun := time.Now()
+	timed, cancel := redisconn.Timed(ctx)
+	defer cancel()
+	for why := error(nil); c != nil; c = f.due() {
+		select {
+		case <-c.done:
+		case <-timed.Done():
+			return unavailable(orElse(why, f.unreached(timed.Err())))
+		}
+		if why = c.err; why == nil || !c.begun.Before(begun) || !passing(why) {
+			return why
+		}
+	}
+	return nil
+}
+
+// due returns the check that a call must wait for, which it starts if there is none, or nil if the
+// server is known to be suitable.
+func (f *fitness) due() *check {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := !f.since.IsZero()
+	if known && !f.doubt && time.Since(f.since) < fitFor {
+		return nil
+	}
+	c := f.check
+	if c == nil {
+		c = &check{begun: time.Now(), done: make(chan struct{})}
+		if f.tasks.Go(func() { f.run(c) }) { // ends when the masters have answered, after RetryTimeout, or with Close
+			f.check = c
+		} else {
+			c.err = unavailable(errClosed)
+			close(c.done)
+		}
+	}
+	if known {
+		return nil
+	}
+	return c
+}
+
+// run makes a check and reports its result.
+func (f *fitness) run(c *check) {
+	f.mu.Lock()
+	f.doubt = false
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(f.closed, f.cfg.RetryTimeout)
+	defer cancel()
+	if c.err = f.examine(ctx); f.closed.Err() != nil {
+		c.err = unavailable(errClosed)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.check = nil
 	switch {
-	case ok && age < fitFor:
-		return nil
-	case ok:
-		f.set(time.Now())   // this goroutine starts the check; the others go on
-		f.tasks.Go(func() { // ends when the masters have answered, with RetryTimeout, or with Close
-			if f.examine(f.closed) != nil {
-				f.forget()
-			}
-		})
-		return nil
+	case c.err == nil && (f.cluster() || !f.doubt):
+		f.since = c.begun
+	case c.err != nil && (!f.cluster() || !passing(c.err)):
+		f.since = time.Time{}
 	}
-	select {
-	case f.looking <- struct{}{}:
-	case <-ctx.Done():
-		return unavailable(f.unreached(ctx.Err()))
-	}
-	defer func() { <-f.looking }()
-	if _, ok := f.known(); ok {
-		return nil
-	}
-	now := time.Now()
-	err := f.examine(ctx)
-	if err == nil {
-		f.set(now)
-	}
-	return err
+	close(c.done)
 }
 
 // examine checks the settings of every master.
@@ -145,12 +186,9 @@ func cutOff(least, lag int, known time.Duration) string {
 	return ""
 }
 
-// ask sends a command to every master until all have answered, for up to RetryTimeout. On a Cluster
-// one answer is enough: an unresponsive master grants nothing, and names on other masters must not
-// wait for it.
+// ask sends a command to every master until all have answered or ctx ends. On a Cluster one answer
+// is enough: an unresponsive master grants nothing, and names on other masters must not wait for it.
 func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.RetryTimeout)
-	defer cancel()
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		each := ctx

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
@@ -133,12 +134,12 @@ func (l *listener) ready() bool {
 	}
 }
 
-// subscribed blocks until the client is subscribed, for up to RetryTimeout. It checks regularly why
+// subscribed blocks until the client is subscribed or ctx ends, which has a deadline. It checks regularly why
 // there is no subscription: an error that no retry mends, such as a missing permission, is returned
 // immediately.
 func (l *listener) subscribed(ctx context.Context) error {
 	up, _ := l.state()
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.RetryTimeout)
+	ctx, cancel := redisconn.Timed(ctx)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -71,11 +71,12 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	if err := r.fitness.fit(ctx); err != nil {
+	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
+	if err := r.fitness.fit(limited); err != nil {
 		return "", err
 	}
 	next := rand.Text() // the versions of all attempts of this swap, and of no other, begin with it
-	return r.attempt(ctx, next, redisconn.Call{
+	return r.attempt(ctx, limited, next, redisconn.Call{
 		Script:   recordScript,
 		Keys:     []string{r.recordKey(key)},
 		Args:     []string{version, next, redisfmt.Millis(ttl), string(value)},
@@ -83,15 +84,14 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 	})
 }
 
-// attempt repeats a swap until the server answers or the time is up, and returns the new version,
-// which begins with next. Repeating is safe: each attempt has a version of its own, since that of
+// attempt repeats a swap until the server answers or limited ends, which is ctx with a deadline. It
+// returns the new version, which begins with next. Repeating is safe: each attempt has a version of its own, since that of
 // an earlier one may have expired, and the script recognises all of them.
 //
 // If an earlier attempt may have been executed, a conflict proves nothing: the other version may
 // have been written after ours. So a slow server is not asked a second time; only a lost connection
 // is retried. A server that refuses to wait for replicas has executed the swap before.
-func (r records) attempt(ctx context.Context, next string, c redisconn.Call) (string, error) {
-	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
+func (r records) attempt(ctx, limited context.Context, next string, c redisconn.Call) (string, error) {
 	args := slices.Clip(c.Args)
 	maybe := false // an earlier attempt may have been executed
 	var why error

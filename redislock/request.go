@@ -26,15 +26,14 @@ type answer struct {
 // server's clock. It has had no effect.
 var errLate = fmt.Errorf("%w: a request reached the server after its deadline", driver.ErrUnavailable)
 
-// request runs the acquire or adopt script until the server answers. Transient errors are retried for up to
-// RetryTimeout, under the same owner, so that an attempt that succeeded without an answer is found.
-// A request that fails is withdrawn.
-func (acq *acquirer) request(ctx context.Context, w *waiter, join bool) answer {
+// request runs the acquire or adopt script until the server answers. Transient errors are retried
+// until limited ends, which is ctx with a deadline. All attempts have the same owner, so that one
+// that succeeded without an answer is found. A request that fails is withdrawn.
+func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool) answer {
 	if join {
 		acq.queue.register(w)
 	}
-	acq.askTime(ctx)
-	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
+	acq.askTime(limited)
 	pause, again := newBackoff(), false
 	var why error
 	for {
