@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"sync"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -31,6 +32,7 @@ type Engine struct {
 	lister   *lister
 	marker   *marker
 	parts    *parts
+	silent   sync.Map // the parts whose last renewals were not answered
 }
 
 // New returns an engine that uses a rueidis client. It does no I/O; cfg may be nil. The engine does

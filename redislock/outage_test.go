@@ -39,6 +39,13 @@ func goredisEngine(t testing.TB, o *redis.UniversalOptions, cfg *redislock.Confi
 	return e
 }
 
+// goredisOf returns an engine on a client.
+func goredisOf(t testing.TB, client redis.UniversalClient) *redislock.Engine {
+	e := goredis.New(client, nil)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
 // TestOutageCostsOneTimeout: the server is silent, and the first call has failed. Each of a
 // hundred concurrent calls then fails within RetryTimeout of its own start; none waits for the
 // others. That the server is silent is no end of the caller's context.

@@ -14,8 +14,8 @@ import (
 )
 
 // Renew extends acquisitions, all in one pipeline. It returns driver.ErrNotHeld for those that
-// expired, were broken or deleted, or whose key another program replaced. A closed engine renews
-// nothing.
+// expired, were broken or deleted, or whose key another program replaced. After a pipeline that was
+// not answered, the next one uses a new connection. A closed engine renews nothing.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	if e.tasks.Closed.Err() != nil {
 		return slices.Repeat([]error{unavailable(errClosed)}, len(leases))
@@ -42,8 +42,20 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	if len(calls) == 0 {
 		return errs
 	}
+	part := e.Part(leases[where[0]])
+	if _, silent := e.silent.Load(part); silent {
+		ctx = redisconn.Fresh(ctx)
+	}
+	unanswered := false
 	for i, r := range e.conn.Eval(ctx, calls) {
 		errs[where[i]] = e.standing(leases[where[i]], r)
+		_, refused := redisconn.Refused(r.Err)
+		unanswered = unanswered || r.Err != nil && !refused
+	}
+	if unanswered {
+		e.silent.Store(part, true)
+	} else {
+		e.silent.Delete(part)
 	}
 	for i, l := range leases {
 		if errs[i] == nil {

@@ -30,6 +30,7 @@ type node struct {
 	who        atomic.Uint64          // id of the server that answered last; 0 means unknown
 	out        atomic.Pointer[outage] // why it is left out; nil while it is in use
 	subscribed atomic.Bool            // subscribed to its channel
+	silent     atomic.Bool            // its last calls were not answered
 
 	flights atomic.Int32 // calls in flight
 
@@ -49,7 +50,8 @@ const maxFlights = 10_000
 var errBusy = errors.New("too many unanswered requests")
 
 // ask sends calls to the node. If a call fails without an error of the server, it is unknown
-// whether it will run. The node is then left out until it answers.
+// whether it will run. The node is then left out until it answers, and the next calls use a new
+// connection.
 func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Reply {
 	if o := n.out.Load(); o != nil {
 		return redisconn.Failures(len(calls), notAsked{o.cause})
@@ -63,14 +65,24 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 	if n.flights.Add(1) > maxFlights {
 		return redisconn.Failures(len(calls), notAsked{errBusy})
 	}
-	replies := n.conn.Eval(ctx, calls)
+	replies := n.conn.Eval(n.on(ctx), calls)
+	silent := false
 	for _, r := range replies {
-		if unknown(r.Err) {
+		if silent = unknown(r.Err); silent {
 			n.leaveOut(fmt.Errorf("left out until it answers: %w", r.Err))
 			break
 		}
 	}
+	n.silent.Store(silent)
 	return replies
+}
+
+// on returns ctx for calls to the node: on a new connection after calls that were not answered.
+func (n *node) on(ctx context.Context) context.Context {
+	if n.silent.Load() {
+		return redisconn.Fresh(ctx)
+	}
+	return ctx
 }
 
 // notAfter returns the node's time until which a request with the time limit d may be served. It
@@ -78,7 +90,7 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 // sent.
 func (n *node) notAfter(ctx context.Context, d time.Duration) (int64, error) {
 	if n.out.Load() == nil && n.fit.Load() && !n.clock.fresh() {
-		if err := n.readClock(ctx); err != nil {
+		if err := n.readClock(n.on(ctx)); err != nil {
 			n.leaveOut(fmt.Errorf("left out until it answers: %w", err))
 			return 0, notAsked{err}
 		}
@@ -106,7 +118,7 @@ func (n *node) wake() {
 // revive waits until the node answers, releases its orphans, and lets it vote again.
 func (n *node) revive() {
 	for pause := retry.NewBackoff(20*time.Millisecond, time.Second); n.closed.Err() == nil; pause.Wait(n.closed) {
-		ctx, cancel := context.WithTimeout(n.closed, reviveLimit)
+		ctx, cancel := context.WithTimeout(redisconn.Fresh(n.closed), reviveLimit)
 		err := n.checkAlive(ctx)
 		if err == nil {
 			err = n.releaseOrphans(ctx)

@@ -51,7 +51,11 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 		return failed(c.Unreached(err))
 	}
 	var replies []redisconn.Reply
-	if at, ok := c.punctual(ctx); ok {
+	if redisconn.IsFresh(ctx) {
+		timed, cancel := redisconn.Timed(ctx)
+		defer cancel()
+		replies = redisconn.Promptly(timed, func() []redisconn.Reply { return c.fresh(timed, calls) }, failed)
+	} else if at, ok := c.punctual(ctx); ok {
 		// The client calls Done, which needs a timer: use one for all deadlines, and stop it after
 		// the call.
 		timed := deadline.New(deadline.Beneath(ctx), at)
@@ -77,6 +81,24 @@ func (c *conn) punctual(ctx context.Context) (at time.Time, ok bool) {
 		return at, false
 	}
 	return ctx.Deadline()
+}
+
+// fresh makes calls for keys of one server on a new connection.
+func (c *conn) fresh(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
+	node, err := c.master(ctx, calls[0].Keys)
+	if err != nil {
+		return redisconn.Failures(len(calls), errorOf(ctx, err))
+	}
+	alone := renewed(node)
+	defer func() { _ = alone.Close() }()
+	return (&conn{client: alone}).eval(ctx, calls)
+}
+
+// renewed returns a client for one new connection to the same server. The caller closes it.
+func renewed(node *redis.Client) *redis.Client {
+	o := *node.Options()
+	o.PoolSize, o.MinIdleConns = 1, 0
+	return redis.NewClient(&o)
 }
 
 // eval makes calls. A call that waits for replicas needs its own connection, because WAIT counts

@@ -129,6 +129,10 @@ func answer(ctx context.Context, node *redis.Client, args []string) redisconn.An
 	for i, arg := range args {
 		words[i] = arg
 	}
+	if redisconn.IsFresh(ctx) {
+		node = renewed(node)
+		defer func() { _ = node.Close() }()
+	}
 	cmd := once{redis.NewCmd(ctx, words...)}
 	if err := node.Process(ctx, cmd); err != nil && !errors.Is(err, redis.Nil) {
 		return redisconn.Answer{Err: errorOf(ctx, err)}
