@@ -66,6 +66,9 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		if err != nil && (req.Wait || !errors.Is(err, ErrHeld)) {
 			err = last.Ended(ctx, err)
 		}
+		if err != nil && !over(parent) && (!req.Wait || ctx.Err() == nil) {
+			err = ownLimit(err)
+		}
 		if err != nil {
 			return nil, driver.OneLine(err)
 		}
@@ -81,6 +84,31 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		}
 	}
 }
+
+// over reports whether ctx has ended, or has reached its deadline and will end at once.
+func over(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(at)
+}
+
+// limited is an error in which a limit of the library's or the engine's own ended a call. It is not
+// the error of a context: after that a caller believes that its own context has ended.
+type limited struct{ error }
+
+func ownLimit(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return limited{err}
+	}
+	return err
+}
+
+// Is hides the errors of contexts.
+func (l limited) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(l.error, target)
+}
+
+// As is errors.As on the hidden error.
+func (l limited) As(target any) bool { return errors.As(l.error, target) }
 
 // call calls the engine once.
 func (a *attempt) call(ctx context.Context, req driver.Request) (driver.Grant, error) {

@@ -32,7 +32,7 @@ func passing(err error) bool {
 		return !errors.Is(err, driver.ErrConfig)
 	}
 	switch e.Code() {
-	case "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED", "NOSCRIPT":
+	case "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED", "NOSCRIPT", "MISCONF":
 		return true
 	}
 	return slices.ContainsFunc(passingTexts, func(text string) bool { return strings.Contains(e.Text, text) })

@@ -63,7 +63,7 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 			}
 		}
 		// The script may have run, or may still be on its way.
-		patience := withdrawPatience
+		patience := silentPatience
 		if ctx.Err() == nil {
 			patience = 0 // the caller has waited long enough
 		}

@@ -13,6 +13,8 @@ import (
 const (
 	// withdrawPatience is how long a caller waits for its withdrawal to finish.
 	withdrawPatience = time.Second
+	// silentPatience is the same for a request that the server has not answered either.
+	silentPatience = 100 * time.Millisecond
 	// withdrawLimit is how long a withdrawal is retried. By then a grant that was not taken has
 	// expired, and so has the request's place in the queue.
 	withdrawLimit = time.Minute

@@ -46,7 +46,8 @@ func (e ServerError) Denied() bool {
 		"ACL failure in script", // 7.2 and later
 		"The user executing the script can't",
 		"AUTH <password> called without any password configured",
-		"unknown command", // disabled by renaming
+		"unknown command",       // removed or renamed
+		"Unknown Redis command", // the same in a script
 		"DB index is out of range",
 	} {
 		if strings.Contains(e.Text, words) {

@@ -139,12 +139,20 @@ func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine fu
 // OpenThrough is [Open] with connections made by dial, unless that is nil. Unix sockets have no
 // address and are not affected.
 func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.Engine, closeEngine func() error, err error) {
+	given := raw
+	raw = strings.TrimSpace(raw) // a secret from a file often ends with a newline
+	if given != "" && raw == "" {
+		return nil, nil, errors.New("the URL is blank; unset it for locks in files, or write redis://host:port, say")
+	}
 	if raw == "" {
 		dir, err := DefaultDir(os.Geteuid(), os.Getenv)
 		if err != nil {
 			return nil, nil, err
 		}
 		return filelock.New(dir, &filelock.Config{Poll: true, BreakWait: breakWait}), nothingToClose, nil
+	}
+	if strings.HasPrefix(raw, `"`) || strings.HasPrefix(raw, "'") {
+		return nil, nil, errors.New("the URL begins with a quotation mark; remove it, which docker --env-file, for example, passes on")
 	}
 	u, err := parseURL(raw)
 	if err != nil {
