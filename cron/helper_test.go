@@ -116,7 +116,8 @@ func claimsOnly(e driver.Engine) driver.Engine {
 	return struct {
 		driver.Engine
 		driver.Lister
-	}{e, e.(driver.Lister)}
+		driver.Breaker
+	}{e, e.(driver.Lister), e.(driver.Breaker)}
 }
 
 // schedule calls Tick for every tick when the instance's clock says so, as a

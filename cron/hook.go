@@ -4,22 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
 func init() {
 	cronhook.NewDue = func(job any, s cronhook.Schedule) (cronhook.Due, error) { return job.(*Job).newDue(s) }
-	cronhook.Claim = func(ctx context.Context, job any, tick time.Time) error {
-		j := job.(*Job)
-		if j.invalid != nil {
-			return j.invalid
-		}
-		return j.claim(ctx, tick.Round(0))
-	}
-	cronhook.StartUnder = func(ctx context.Context, job any, tick time.Time, lock *fencelock.Lock) (cronhook.Finish, error) {
-		return finisher(job.(*Job).startUnder(ctx, tick, lock))
-	}
 }
 
 // finisher returns the finish function of a run, or the error of its start.

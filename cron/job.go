@@ -169,7 +169,7 @@ func outcome(run Run, err error) string {
 		return "error"
 	}
 	switch skipped.Reason {
-	case ReasonClaimed:
+	case ReasonClaimed, ReasonStarting:
 		return "claimed"
 	case ReasonOverlapped:
 		return "overlapped"

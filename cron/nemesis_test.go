@@ -15,7 +15,6 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
@@ -155,5 +154,5 @@ func TestTickThatTooFewReplicasHave(t *testing.T) {
 	e := redislock.New(client, &redislock.Config{MinReplicas: 1, RetryTimeout: 300 * time.Millisecond})
 	t.Cleanup(func() { _ = e.Close() })
 	job := cron.New(fencelock.New(e, nil), "job", &cron.Config{Late: 5 * time.Second})
-	want(t, "Claim", cronhook.Claim(t.Context(), job, time.Now()), fencelock.ErrUnavailable)
+	want(t, "Tick", job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrUnavailable)
 }

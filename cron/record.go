@@ -29,14 +29,16 @@ type record struct {
 }
 
 // taken is a claimed tick. If first is before tick, it is a span: it contains claimed ticks, and
-// none of the ticks in it can be claimed any more.
+// none of the ticks in it, except perhaps tick itself, can be claimed any more.
 type taken struct {
 	first, tick time.Time
 	by          string // the id of the claim of tick; has no spaces
+	attempt     int64  // if not 0, tick is not claimed: a run under the lock with this token is about to start
 }
 
 // ticks is stored as one text: for each tick the nanoseconds since 1970 and the id, and for a span
-// both nanoseconds. It is compact because records are written and read several times per run.
+// both nanoseconds. An attempt has a mark and its token in place of the id. The text is compact
+// because records are written and read several times per run.
 type ticks []taken
 
 // MarshalText implements encoding.TextMarshaler.
@@ -47,7 +49,11 @@ func (t ticks) MarshalText() ([]byte, error) {
 			b = append(strconv.AppendInt(b, one.first.UnixNano(), 10), spanMark...)
 		}
 		b = strconv.AppendInt(b, one.tick.UnixNano(), 10)
-		b = append(append(append(b, ' '), one.by...), ' ')
+		b = append(b, ' ')
+		if one.attempt != 0 {
+			b = strconv.AppendInt(append(b, attemptMark...), one.attempt, 10)
+		}
+		b = append(append(b, one.by...), ' ')
 	}
 	return b, nil
 }
@@ -68,18 +74,34 @@ func (t *ticks) UnmarshalText(text []byte) error {
 		if err = cmp.Or(bad, err); err != nil {
 			return err
 		}
-		*t = append(*t, taken{time.Unix(0, from).UTC(), time.Unix(0, to).UTC(), words[i+1]})
+		one := taken{first: time.Unix(0, from).UTC(), tick: time.Unix(0, to).UTC(), by: words[i+1]}
+		if token, marked := strings.CutPrefix(one.by, attemptMark); marked {
+			if one.attempt, err = strconv.ParseInt(token, 10, 64); err != nil {
+				return err
+			}
+			one.by = ""
+		}
+		*t = append(*t, one)
 	}
 	return nil
 }
 
-const spanMark = ".." // separates the two ends of a span
+const (
+	spanMark    = ".." // separates the two ends of a span
+	attemptMark = "?"  // before the token of an attempt
+)
 
 // State is the state of a run.
 type State string
 
 // The states.
 const (
+	// StateStarting: a command holds the lock of the job and is about to start its work.
+	StateStarting State = "starting"
+	// StateUnstarted: the attempt ended before the work started. The tick is left to the next
+	// caller.
+	StateUnstarted State = "unstarted"
+
 	StateRunning State = "running"
 	StateOK      State = "ok"
 	StateFailed  State = "failed"
@@ -120,7 +142,7 @@ func (r *record) taker(tick time.Time) (by string, free bool) {
 	for _, t := range r.Ticks {
 		switch {
 		case t.tick.Equal(tick):
-			return t.by, false
+			return t.by, t.attempt != 0
 		case !tick.Before(t.first) && tick.Before(t.tick):
 			return "", false
 		}
@@ -128,21 +150,39 @@ func (r *record) taker(tick time.Time) (by string, free bool) {
 	return "", tick.After(r.Floor)
 }
 
-// take adds a claim. The tick must be free.
+// attempt returns the token of the attempt at the tick, or 0.
+func (r *record) attempt(tick time.Time) int64 {
+	for _, t := range r.Ticks {
+		if t.tick.Equal(tick) {
+			return t.attempt
+		}
+	}
+	return 0
+}
+
+// take adds a claim, or an attempt at one. It replaces an entry for the same tick.
 //
 // The record never forgets a claimed tick completely. If the list is too long, the oldest tick is
 // removed and Floor is set to it, so that no tick up to it can be claimed. Floor must not be in the
 // future by the engine's clock, because it would stop the job until that time: the engine's clock
 // may be behind, or that of a host was ahead. Ticks in the future are therefore joined to spans
 // instead.
-func (r *record) take(tick time.Time, by string, next, now time.Time) {
-	if n := len(r.Ticks); n == 0 || tick.After(r.Ticks[n-1].tick) {
+func (r *record) take(one taken, next, now time.Time) {
+	if n := len(r.Ticks); n == 0 || !one.tick.Before(r.Ticks[n-1].tick) {
 		r.Next = next
 		if next.Year() > lastYear {
 			r.Next = time.Time{}
 		}
 	}
-	r.Ticks = append(r.Ticks, taken{tick, tick, by})
+	one.first = one.tick
+	r.Ticks = slices.DeleteFunc(r.Ticks, func(old taken) bool {
+		if !old.tick.Equal(one.tick) {
+			return false
+		}
+		one.first = old.first // the other ticks of a span stay claimed
+		return true
+	})
+	r.Ticks = append(r.Ticks, one)
 	slices.SortFunc(r.Ticks, func(a, b taken) int { return a.tick.Compare(b.tick) })
 	for len(r.Ticks) > remembered {
 		oldest := r.Ticks[0].tick

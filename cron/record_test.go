@@ -14,7 +14,6 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -184,7 +183,7 @@ func takeTicks(t *testing.T, rnd *rand.Rand) {
 		if rnd.IntN(3) == 0 { // on a host that is days ahead, or behind
 			minute += (rnd.IntN(10) - 5) * 24 * 60
 		}
-		err := cronhook.Claim(t.Context(), in.job, epoch.Add(time.Duration(minute)*time.Minute))
+		err := in.job.Tick(t.Context(), epoch.Add(time.Duration(minute)*time.Minute), nothing)
 		if err == nil && taken[minute] {
 			t.Fatalf("minute %d was taken twice", minute)
 		}

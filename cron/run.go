@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,15 +10,19 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// ongoing is one run of a job on this instance, from begin to finish.
+// ongoing is one run of a job on this instance, from begin to finish. Its methods are called by one
+// goroutine.
 type ongoing struct {
 	job       *Job
 	tick      time.Time
 	scheduled time.Time // zero for a run by Job.Now
+	claim     *claim    // of the tick; nil for a run by Job.Now
 	lock      *fencelock.Lock
 	borrowed  bool // the caller releases the lock
 	began     time.Time
@@ -25,36 +30,90 @@ type ongoing struct {
 	cancel    context.CancelCauseFunc
 	stops     []func() bool // stop the callbacks that would cancel ctx
 	once      sync.Once     // for finish
+
+	attempted bool         // begin has recorded an attempt; the work starts later
+	started   bool         // the work has started
+	written   func() error // waits for the record of the start, and returns its error; nil if it is known to be written
 }
 
-// newRun begins a run and takes over its lock.
-func newRun(ctx context.Context, j *Job, tick, scheduled time.Time, lock *fencelock.Lock) (*ongoing, error) {
-	r := &ongoing{job: j, tick: tick, scheduled: scheduled, lock: lock}
-	return r.begin(ctx)
-}
-
-// begin begins the run. Its context ends with ctx or with the lock. It returns a *SkippedError if
-// the job was paused while the run waited for the lock, and fencelock.ErrLost if the lock has been
-// lost. It then releases the lock.
-func (r *ongoing) begin(ctx context.Context) (*ongoing, error) {
+// begin begins the run. Its context ends with ctx or with the lock. With StateRunning the work
+// starts when begin has returned; with StateStarting it starts when start is called. If the run
+// has a tick, it begins only if the claim, or the attempt, is known to be recorded.
+//
+// begin returns a *SkippedError if another instance has claimed the tick or if the job was paused
+// while the run waited for the lock, and fencelock.ErrLost if the lock has been lost. It then
+// releases the lock.
+func (r *ongoing) begin(ctx context.Context, first State) (*ongoing, error) {
 	j, lock, begun := r.job, r.lock, false
 	r.began = time.Now()
 	defer func() {
-		if !begun { // paused or lost, or the logger panicked
+		if !begun { // refused or lost, or the logger panicked
 			r.end()
 			_ = r.release()
 		}
 	}()
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(lock.Context(), tickKey{}, r.tick))
 	r.stops = append(r.stops, context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) }))
-	if err := r.write(r.ctx, beginLimit, StateRunning, nil); errors.Is(err, ErrSkipped) {
+	err := r.enroll(first)
+	if lost := lock.Err(); lost != nil && !errors.Is(err, ErrSkipped) { // another instance may already run the job
+		err = fmt.Errorf("run %q at %s: %w", j.name, stamp(r.tick), lost)
+	} else if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("run %q at %s: %w: %w", j.name, stamp(r.tick), context.Cause(ctx), err)
+	}
+	if err != nil {
+		if r.claim != nil && (r.claim.locked || first == StateRunning && !errors.Is(err, ErrSkipped)) {
+			r.withdraw(err)
+		}
 		return nil, err
 	}
-	if err := lock.Err(); err != nil { // another instance may already run the job
-		return nil, fmt.Errorf("run %q at %s: %w", j.name, stamp(r.tick), err)
-	}
-	begun = true
+	begun, r.attempted, r.started = true, first == StateStarting, first == StateRunning
 	return r, nil
+}
+
+// enroll records the beginning of the run.
+func (r *ongoing) enroll(first State) error {
+	if r.claim == nil { // no tick can be run twice: the run is more important than its record
+		if err := r.write(r.ctx, beginLimit, first, nil); errors.Is(err, ErrSkipped) {
+			return err
+		}
+		return nil
+	}
+	b, err := r.job.book()
+	return r.job.insist(r.ctx, r.claim.until, func() error {
+		if errors.Is(err, fencelock.ErrUnsupported) {
+			return r.claim.lock(r.ctx)
+		}
+		return r.claim.failed(b.change(r.ctx, func(rec *record, now time.Time) error { return r.note(r.ctx, rec, now, first, nil) }))
+	})
+}
+
+// withdraw gives back the tick of a run whose work has not started. The record is written in any
+// case, so that a request of this run that is still on its way is refused.
+func (r *ongoing) withdraw(why error) {
+	ctx := context.WithoutCancel(r.ctx)
+	r.claim.unlock(ctx)
+	_ = r.write(ctx, endLimit, StateUnstarted, why) // failures are logged
+}
+
+// start tells that the work of an attempt has started. The claim is recorded meanwhile, for as long
+// as the work or the lock lasts: a work that has started cannot be undone.
+func (r *ongoing) start() {
+	r.started = true
+	ctx, cancel := context.WithCancel(r.lock.Context())
+	done := make(chan error, 1)
+	go func() { // ends with the lock, or at written
+		done <- r.write(ctx, driver.MaxDuration, StateRunning, nil)
+	}()
+	r.written = sync.OnceValue(func() error {
+		defer cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(beginLimit):
+			cancel()
+			return <-done
+		}
+	})
 }
 
 // release releases the lock, unless the caller does.
@@ -96,7 +155,7 @@ func (r *ongoing) write(ctx context.Context, limit time.Duration, state State, f
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for pause := retry.NewBackoff(firstWrite, lastWrite); ; {
-		err = b.change(ctx, func(rec *record, now time.Time) error { return r.note(rec, now, state, failure) })
+		err = b.change(ctx, func(rec *record, now time.Time) error { return r.note(ctx, rec, now, state, failure) })
 		if !errors.Is(err, fencelock.ErrUnavailable) || errors.Is(err, fencelock.ErrConfig) || !pause.Wait(ctx) {
 			break
 		}
@@ -107,23 +166,71 @@ func (r *ongoing) write(ctx context.Context, limit time.Duration, state State, f
 	return err
 }
 
-// note makes this run the last one in the record, unless a later run has begun: an instance that
-// was paused must not overwrite it. If the job was paused before the start of the run was recorded,
-// note returns a *SkippedError.
-func (r *ongoing) note(rec *record, now time.Time, state State, failure error) error {
+// note writes the run into the record: its tick, and the run as the last one, unless a later run
+// has begun. An instance that was paused must not overwrite that. If the run must not begin, note
+// returns a *SkippedError.
+func (r *ongoing) note(ctx context.Context, rec *record, now time.Time, state State, failure error) error {
 	last := r.told(state, failure)
 	last.Tick, last.Started = r.scheduled, now.Add(-time.Since(r.began))
-	switch there := rec.Last != nil && rec.Last.Token == last.Token; {
-	case state == StateRunning && rec.Paused != nil && !there:
+	there := rec.Last != nil && rec.Last.Token == last.Token
+	if state == StateRunning && rec.Paused != nil && !there && !r.attempted {
 		return &SkippedError{Job: r.job.name, Tick: r.tick, Reason: ReasonPaused, Pause: rec.Paused}
-	case rec.Last != nil && rec.Last.Token > last.Token:
+	}
+	changed, err := r.mark(ctx, rec, now, state)
+	if err != nil {
+		return err
+	}
+	if rec.Last != nil && rec.Last.Token > last.Token {
+		if changed {
+			return nil
+		}
 		return errLater
 	}
-	if state != StateRunning {
+	if state == StateOK || state == StateFailed || state == StateUnstarted {
 		last.Ended = now
 	}
 	rec.Last = &last
 	return nil
+}
+
+// mark writes into the record whether the tick is claimed, and reports whether it has written
+// anything. A run that has not started only attempts it. A *SkippedError means that the run must
+// not begin.
+func (r *ongoing) mark(ctx context.Context, rec *record, now time.Time, state State) (changed bool, err error) {
+	c := r.claim
+	if c == nil {
+		return false, nil
+	}
+	by, free := rec.taker(c.tick)
+	mine := by == c.id
+	one := taken{tick: c.tick, by: c.id}
+	switch state {
+	case StateStarting:
+		if rec.fresh && !c.tick.After(rec.Floor) { // the caller came in time, and has waited for the lock
+			rec.Floor = c.tick.Add(-1)
+		}
+		if err := cmp.Or(c.refused(rec), c.rival(ctx, rec, r.lock.Token())); err != nil {
+			return false, err
+		}
+		one = taken{tick: c.tick, attempt: r.lock.Token()}
+	case StateUnstarted:
+		if !mine { // nothing was claimed, or another run has the tick
+			return false, nil
+		}
+		one = taken{tick: c.tick, attempt: r.lock.Token()}
+	default:
+		if err := c.refused(rec); err != nil && !r.attempted && !r.started {
+			return false, err
+		}
+		if !mine && !free { // a run whose lock was lost while it started
+			return false, nil
+		}
+	}
+	if ahead := c.tick.Sub(now); ahead > c.job.cfg.Skew+early {
+		c.job.cfg.Logger.Warn("the clocks of this host and of the engine differ by more than Skew", "job", c.job.name, "tick", c.tick, "engine", now)
+	}
+	rec.take(one, c.next, now)
+	return true, nil
 }
 
 // told returns the run as it is reported, with times by the clock of this host.
@@ -166,12 +273,17 @@ func (r *ongoing) finishOnce(err error) error {
 	took := time.Since(r.began)
 	defer func() { _ = r.release() }() // for a panic of the logger; otherwise a second call, which does nothing
 	r.end()
+	if !r.started {
+		r.withdraw(err)
+		r.job.report(r.ctx, Run{Tick: r.tick}, err)
+		return err
+	}
 	lost := r.lock.Err()
 	state, failure := StateOK, errors.Join(lost, err)
 	if failure != nil {
 		state = StateFailed
 	}
-	_ = r.write(context.WithoutCancel(r.ctx), endLimit, state, failure) // failures are logged
+	unwritten := r.record(state, failure)
 	released := r.release()
 	// If the lock was lost while the outcome was written, it was still held when the work ended.
 	// But if the engine does not know the lock, it may have been gone before that.
@@ -184,6 +296,9 @@ func (r *ongoing) finishOnce(err error) error {
 	case released != nil:
 		r.job.cfg.Logger.Debug("release failed", "job", r.job.name, "tick", r.tick, "error", released)
 	}
+	if unwritten != nil {
+		err = errors.Join(unwritten, err)
+	}
 	if err != nil {
 		state = StateFailed
 	}
@@ -191,4 +306,18 @@ func (r *ongoing) finishOnce(err error) error {
 	told.Ended = r.began.Add(took)
 	r.job.report(r.ctx, told, err)
 	return err
+}
+
+// record writes the outcome. It returns ErrUnrecorded if the record may not even say that the work
+// started, so that another instance may run the tick again. Other failures are only logged.
+func (r *ongoing) record(state State, failure error) error {
+	var unwritten error
+	if r.written != nil {
+		unwritten = r.written()
+	}
+	err := r.write(context.WithoutCancel(r.ctx), endLimit, state, failure)
+	if unwritten == nil || err == nil || errors.Is(err, errLater) || errors.Is(err, fencelock.ErrUnsupported) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", cronhook.ErrUnrecorded, err)
 }

@@ -18,6 +18,7 @@ type Reason string
 // The reasons.
 const (
 	ReasonClaimed    Reason = "already claimed"
+	ReasonStarting   Reason = "another instance is about to start it"
 	ReasonOverlapped Reason = "an earlier run still holds the job"
 	ReasonTooLate    Reason = "too late"
 	ReasonPaused     Reason = "the job is paused"

@@ -14,7 +14,7 @@ import (
 // ticks.
 type Status struct {
 	Job    string
-	Tick   time.Time // the newest tick that an instance claimed; zero if there is none
+	Tick   time.Time // the newest tick that an instance claimed or was about to start; zero if there is none
 	Next   time.Time // the following tick; zero if only the caller of Job.Tick knows it
 	Last   *Run      // the last run; nil if the job has never run
 	Paused *Pause    // nil if the job is not paused
@@ -65,10 +65,22 @@ func List(ctx context.Context, locks *fencelock.Locker, prefix string) ([]Status
 	return list, unreadable
 }
 
+// gone returns the state of a run whose lock is gone.
+func gone(s State) State {
+	switch s {
+	case StateRunning:
+		return StateLost
+	case StateStarting:
+		return StateUnstarted
+	}
+	return s
+}
+
 // status returns the Status for a record. A run whose record says running, but whose lock is gone,
 // is lost if a second read still says running: outcomes are written before the lock is released.
+// The same holds for a run that is starting.
 func (b book) status(ctx context.Context, locks *fencelock.Locker, r *record) (Status, error) {
-	if r.Last != nil && r.Last.State == StateRunning {
+	if r.Last != nil && gone(r.Last.State) != r.Last.State {
 		held, err := holds(ctx, locks, b.job, r.Last.Token)
 		if err != nil {
 			return Status{}, err
@@ -82,8 +94,8 @@ func (b book) status(ctx context.Context, locks *fencelock.Locker, r *record) (S
 			if again != nil {
 				r = again
 			}
-			if r.Last != nil && r.Last.Token == token && r.Last.State == StateRunning {
-				r.Last.State = StateLost
+			if r.Last != nil && r.Last.Token == token {
+				r.Last.State = gone(r.Last.State)
 			}
 		}
 	}

@@ -285,7 +285,7 @@ func TestPauseIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{Late: 12 * time.Hour})
 		claim := func(minute int) error {
-			return cronhook.Claim(t.Context(), in.job, epoch.Add(time.Duration(minute)*time.Minute))
+			return in.job.Tick(t.Context(), epoch.Add(time.Duration(minute)*time.Minute), nothing)
 		}
 		time.Sleep(4 * time.Hour)
 		for minute := range 100 {
@@ -337,7 +337,7 @@ func TestResumeOfAJobThatStandsStill(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{Skew: 13 * 24 * time.Hour})
 		engine.ahead.Store(int64(30 * 24 * time.Hour))
 		for i := range 150 {
-			if err := cronhook.Claim(t.Context(), in.job, epoch.Add(10*24*time.Hour+time.Duration(i)*time.Minute)); err != nil {
+			if err := in.job.Tick(t.Context(), epoch.Add(10*24*time.Hour+time.Duration(i)*time.Minute), nothing); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -353,10 +353,10 @@ func TestResumeOfAJobThatStandsStill(t *testing.T) {
 			t.Fatal(err)
 		}
 		resume()
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Minute)), cron.ReasonClaimed)
+		wantSkipped(t, in.job.Tick(t.Context(), time.Now().Add(time.Minute), nothing), cron.ReasonClaimed)
 		resume()
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.ReasonClaimed)
-		if err := cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Minute)); err != nil {
+		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.ReasonClaimed)
+		if err := in.job.Tick(t.Context(), time.Now().Add(time.Minute), nothing); err != nil {
 			t.Error(err)
 		}
 	})

@@ -2,7 +2,6 @@ package cron
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -42,18 +41,6 @@ func (j *Job) Now(ctx context.Context, fn func(ctx context.Context) error) error
 	return run.do(fn)
 }
 
-// startUnder is begin for a claimed tick, under a lock of the caller.
-func (j *Job) startUnder(ctx context.Context, scheduled time.Time, lock *fencelock.Lock) (*ongoing, error) {
-	return j.begin(ctx, scheduled.Round(0), func(j *Job, ctx context.Context, scheduled time.Time) (*ongoing, error) {
-		if lock.Name() != j.name {
-			return nil, fmt.Errorf("%w: a run of %q needs a lock with that name, not one on %q", fencelock.ErrInvalid, j.name, lock.Name())
-		}
-		tick := scheduled.UTC()
-		r := &ongoing{job: j, tick: tick, scheduled: tick, lock: lock, borrowed: true}
-		return r.begin(ctx)
-	})
-}
-
 // begin begins a run with start, and reports the error if it fails.
 func (j *Job) begin(ctx context.Context, tick time.Time, start func(*Job, context.Context, time.Time) (*ongoing, error)) (*ongoing, error) {
 	if j.invalid != nil {
@@ -66,33 +53,37 @@ func (j *Job) begin(ctx context.Context, tick time.Time, start func(*Job, contex
 	return run, err
 }
 
+// start claims the tick under the lock of the job, as the last step before the work.
 func (j *Job) start(ctx context.Context, scheduled time.Time) (*ongoing, error) {
-	if err := j.claim(ctx, scheduled); err != nil {
-		return nil, err
-	}
-	tick := scheduled.UTC()
-	lock, err := j.enter(ctx, tick)
+	c, err := j.newClaim(scheduled)
 	if err != nil {
 		return nil, err
 	}
-	if time.Since(tick) > j.cfg.Late { // the engine took long to answer, or this process was paused
-		_ = lock.Release()
-		return nil, j.skipped(tick, ReasonTooLate, nil)
+	lock, err := c.enter(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return newRun(ctx, j, tick, tick, lock)
+	if err := c.late(); err != nil {
+		_ = lock.Release()
+		return nil, err
+	}
+	r := &ongoing{job: j, tick: c.tick, scheduled: c.tick, claim: c, lock: lock}
+	return r.begin(ctx, StateRunning)
 }
 
 // startNow is start without a claim.
 func (j *Job) startNow(ctx context.Context, now time.Time) (*ongoing, error) {
-	err := j.insist(ctx, now, func() error { return j.unpaused(ctx, now) })
+	until := now.Add(j.cfg.Late)
+	err := j.insist(ctx, until, func() error { return j.unpaused(ctx, now) })
 	if err != nil {
 		return nil, err
 	}
-	lock, err := j.enter(ctx, now)
+	lock, err := j.enter(ctx, &claim{job: j, tick: now, until: until})
 	if err != nil {
 		return nil, err
 	}
-	return newRun(ctx, j, now, time.Time{}, lock)
+	r := &ongoing{job: j, tick: now, lock: lock}
+	return r.begin(ctx, StateRunning)
 }
 
 // unpaused returns a *SkippedError if the job is paused.
@@ -111,61 +102,37 @@ func (j *Job) unpaused(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// claim claims the tick for this instance. scheduled is in the zone of its schedule.
-func (j *Job) claim(ctx context.Context, scheduled time.Time) error {
-	tick := scheduled.UTC()
-	switch late := time.Since(tick); {
-	case late > j.cfg.Late:
-		return j.skipped(tick, ReasonTooLate, nil)
-	case late < -j.cfg.Skew-early:
-		return fmt.Errorf("%w: the tick of %q at %s is %v in the future, more than Skew allows", fencelock.ErrInvalid, j.name, stamp(tick), -late)
-	}
-	var next time.Time
-	if j.after != nil {
-		next = j.after(scheduled).UTC()
-	}
-	c := &claim{job: j, tick: tick, next: next, id: rand.Text()[:idLength]}
-	if err := j.insist(ctx, tick, func() error { return c.try(ctx) }); err != nil {
-		return err
-	}
-	if time.Since(tick) > j.cfg.Late {
-		// The claim took long, or this process was paused. If the claim is a lock, that of another
-		// instance may have come and gone in the meantime.
-		return j.skipped(tick, ReasonTooLate, nil)
-	}
-	return nil
-}
-
 const (
 	firstPause = 100 * time.Millisecond // the first pause after the engine was unavailable
 	lastPause  = 5 * time.Second
 )
 
-// insist calls ask and retries while the engine is unavailable, until the tick would be too late.
-func (j *Job) insist(ctx context.Context, tick time.Time, ask func() error) error {
+// insist calls ask and retries while the engine is unavailable, until the given time.
+func (j *Job) insist(ctx context.Context, until time.Time, ask func() error) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		err := ask()
 		wait := pause.Next()
 		if !errors.Is(err, fencelock.ErrUnavailable) || errors.Is(err, fencelock.ErrConfig) ||
-			ctx.Err() != nil || time.Since(tick)+wait > j.cfg.Late {
+			ctx.Err() != nil || time.Until(until) < wait {
 			return err
 		}
-		j.cfg.Logger.Info("engine unavailable, retrying", "job", j.name, "tick", tick, "again_in", wait, "error", err)
+		j.cfg.Logger.Info("engine unavailable, retrying", "job", j.name, "again_in", wait, "error", err)
 		retry.Sleep(ctx, wait)
 	}
 }
 
 // enter acquires the lock that runs of the job hold.
-func (j *Job) enter(ctx context.Context, tick time.Time) (lock *fencelock.Lock, err error) {
-	err = j.insist(ctx, tick, func() error {
-		lock, err = j.tryEnter(ctx, tick)
+func (j *Job) enter(ctx context.Context, c *claim) (lock *fencelock.Lock, err error) {
+	err = j.insist(ctx, c.until, func() error {
+		lock, err = j.tryEnter(ctx, c)
 		return err
 	})
 	return lock, err
 }
 
 // tryEnter is one attempt, which may wait.
-func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, error) {
+func (j *Job) tryEnter(ctx context.Context, c *claim) (*fencelock.Lock, error) {
+	tick := c.tick
 	o := j.locks.Options()
 	o.Shared, o.Limit, o.Weight = j.cfg.Overlap == OverlapAllow, 0, 0
 	o.Note, o.Kind = stamp(tick), fencelock.KindCron
@@ -177,17 +144,21 @@ func (j *Job) tryEnter(ctx context.Context, tick time.Time) (*fencelock.Lock, er
 		waiting, cancel = context.WithDeadline(ctx, tick.Add(j.cfg.Late))
 		defer cancel()
 		defer context.AfterFunc(turn, cancel)()
-		acquire = locks.Acquire
+		acquire = func(ctx context.Context, name string) (*fencelock.Lock, error) {
+			return c.whileOpen(ctx, func(ctx context.Context) (*fencelock.Lock, error) { return locks.Acquire(ctx, name) })
+		}
 	}
 	lock, err := acquire(waiting, j.name)
 	switch {
 	case err == nil:
 		return lock, nil
 	case ctx.Err() != nil:
+	case isClaimed(err):
+		return nil, err
 	case errors.Is(err, fencelock.ErrHeld):
 		return nil, j.skipped(tick, ReasonOverlapped, err)
 	case waiting.Err() != nil && turn.Err() != nil:
-		return j.tryEnter(ctx, tick) // without waiting: the lock may be free, and the engine merely slower than the ticks
+		return j.tryEnter(ctx, c) // without waiting: the lock may be free, and the engine merely slower than the ticks
 	case waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
 		return nil, j.skipped(tick, ReasonOverlapped, err)
 	}

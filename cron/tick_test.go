@@ -195,6 +195,46 @@ func TestSilenceIsNoOverlap(t *testing.T) {
 	})
 }
 
+// Whatever keeps an instance from starting its work leaves the tick to the next one: the engine
+// grants no locks, such as after a restart; the answer to the claim never comes; the lock is lost.
+func TestTickThatDoesNotStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		through func(*memlock.Engine, *faulty) func(driver.Engine) driver.Engine
+		err     error
+	}{
+		"no locks": {func(*memlock.Engine, *faulty) func(driver.Engine) driver.Engine {
+			return func(e driver.Engine) driver.Engine {
+				return silentLocks{faultyEngine{e, e.(driver.Lister), e.(driver.RecordKeeper).Records()}}
+			}
+		}, fencelock.ErrUnavailable},
+		"no answer to the claim": {func(_ *memlock.Engine, f *faulty) func(driver.Engine) driver.Engine {
+			f.lose.Store(7)
+			return f.through
+		}, context.DeadlineExceeded},
+		"a lost lock": {func(store *memlock.Engine, _ *faulty) func(driver.Engine) driver.Engine {
+			return func(e driver.Engine) driver.Engine {
+				return faultyEngine{e, e.(driver.Lister), losing{e.(driver.RecordKeeper).Records(), store}}
+			}
+		}, fencelock.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, books := memlock.New(nil), newLedger()
+				one := books.instance(store, c.through(store, new(faulty)), cron.Config{})
+				two := books.instance(store, nil, cron.Config{})
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				want(t, "the first", one.job.Tick(ctx, epoch, books.work(epoch, 0)), c.err)
+				if s := two.status(t); s.Last != nil && s.Last.State != cron.StateUnstarted {
+					t.Errorf("%+v", s.Last)
+				}
+				want(t, "the next", two.job.Tick(t.Context(), epoch, books.work(epoch, 0)), nil)
+				books.wantEach(t, 1)
+			})
+		})
+	}
+}
+
 // silentLocks answers for records, and never for locks.
 type silentLocks struct{ faultyEngine }
 
@@ -372,14 +412,14 @@ func (angryLogger) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Claim obeys Config.Late as Tick does.
+// Config.Late bounds claims with a lock too.
 func TestLateClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newLedger().instance(memlock.New(nil), claimsOnly, cron.Config{Late: 5 * time.Second})
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now().Add(-6*time.Second)), cron.ReasonTooLate)
-		want(t, "the future", cronhook.Claim(t.Context(), in.job, time.Now().Add(time.Hour)), fencelock.ErrInvalid)
+		wantSkipped(t, in.job.Tick(t.Context(), time.Now().Add(-6*time.Second), nothing), cron.ReasonTooLate)
+		want(t, "the future", in.job.Tick(t.Context(), time.Now().Add(time.Hour), nothing), fencelock.ErrInvalid)
 		in.engine.Delay(6 * time.Second)
-		wantSkipped(t, cronhook.Claim(t.Context(), in.job, time.Now()), cron.ReasonTooLate)
+		wantSkipped(t, in.job.Tick(t.Context(), time.Now(), nothing), cron.ReasonTooLate)
 	})
 }
 

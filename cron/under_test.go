@@ -16,6 +16,21 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
+// take is how a program acquires the lock of a tick that it runs.
+func take(locks *fencelock.Locker) cronhook.Take {
+	return cronhook.Take{Acquire: locks.TryAcquire, AtOnce: true, Shared: locks.Options().Shared}
+}
+
+// attempt begins an attempt at a tick.
+func (in *instance) attempt(t *testing.T, tick time.Time) cronhook.Attempt {
+	t.Helper()
+	a, err := cronhook.Begin(t.Context(), in.job, tick, take(in.locks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // A program that holds a lock of its own while it runs a tick leaves in the record where that
 // was, how long it took and how it ended.
 func TestRunUnderTheLockOfTheCaller(t *testing.T) {
@@ -28,22 +43,21 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 		}
 		for _, failure := range []error{nil, errors.New("exit status 3")} {
 			tick := time.Now()
-			if err := cronhook.Claim(t.Context(), all[0].job, tick); err != nil {
-				t.Fatal(err)
-			}
-			lock, err := locks.Acquire(t.Context(), "job")
+			a, err := cronhook.Begin(t.Context(), all[0].job, tick, take(locks))
 			if err != nil {
 				t.Fatal(err)
 			}
-			finish, err := cronhook.StartUnder(t.Context(), all[0].job, tick, lock)
-			if err != nil {
-				t.Fatal(err)
+			lock := a.Lock()
+			if last := all[1].status(t).Last; last == nil || last.State != cron.StateStarting || last.Token != lock.Token() {
+				t.Errorf("before the start: %+v", last)
 			}
+			a.Started()
+			synctest.Wait()
 			if last := all[1].status(t).Last; last == nil || last.State != cron.StateRunning || last.Token != lock.Token() {
 				t.Errorf("in the run: %+v", last)
 			}
 			time.Sleep(time.Minute)
-			want(t, "the run", finish(failure), failure)
+			want(t, "the run", a.Finish(failure), failure)
 			if err := lock.Err(); err != nil {
 				t.Errorf("the lock is the caller's: %v", err)
 			}
@@ -64,43 +78,150 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 	})
 }
 
-// Whatever keeps a run from beginning leaves the caller's lock alone.
-func TestRunUnderALockDoesNotBegin(t *testing.T) {
+// An attempt that ends before the work has started, in whatever way, leaves the tick to the next
+// caller, and the record says where it was.
+func TestAttemptThatDoesNotStart(t *testing.T) {
+	for name, end := range map[string]func(*instance, cronhook.Attempt){
+		"an error": func(_ *instance, a cronhook.Attempt) {
+			_ = a.Finish(errors.New("no such file"))
+			_ = a.Lock().Release()
+		},
+		"a crash":  func(in *instance, _ cronhook.Attempt) { in.engine.Kill(); time.Sleep(2 * ttl) },
+		"a signal": func(_ *instance, a cronhook.Attempt) { _ = a.Lock().Release() },
+	} {
+		for _, shared := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				all, books := fleet(3, 0, cron.Config{})
+				for _, in := range all {
+					in.locks = in.locks.With(fencelock.Options{Shared: shared})
+				}
+				end(all[0], all[0].attempt(t, epoch))
+				s := all[1].status(t)
+				if s.Last == nil || s.Last.State != cron.StateUnstarted || s.Last.Host == "" || !s.Tick.Equal(epoch) {
+					t.Errorf("%s: %+v, %+v", name, s, s.Last)
+				}
+				a := all[1].attempt(t, epoch)
+				a.Started()
+				want(t, name, errors.Join(a.Finish(nil), a.Lock().Release()), nil)
+				wantSkipped(t, all[2].job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.ReasonClaimed)
+				if s := all[1].status(t); s.Last.State != cron.StateOK {
+					t.Errorf("%s: %+v", name, s.Last)
+				}
+			})
+		}
+	}
+}
+
+// Two programs share the lock of a job: one of them starts the tick.
+func TestAttemptsUnderASharedLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := fleet(2, 0, cron.Config{})
+		for _, in := range all {
+			in.locks = in.locks.With(fencelock.Options{Shared: true})
+		}
+		a := all[0].attempt(t, epoch)
+		_, err := cronhook.Begin(t.Context(), all[1].job, epoch, take(all[1].locks))
+		wantSkipped(t, err, cron.ReasonStarting)
+		a.Started()
+		synctest.Wait()
+		_, err = cronhook.Begin(t.Context(), all[1].job, epoch, take(all[1].locks))
+		wantSkipped(t, err, cron.ReasonClaimed)
+		want(t, "Finish", a.Finish(nil), nil)
+	})
+}
+
+// While the engine cannot be written, an attempt that must not wait fails at once. It has not
+// claimed the tick.
+func TestAttemptAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var engine faulty
+		in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{})
+		engine.refuse.Store(1)
+		_, err := cronhook.Begin(t.Context(), in.job, epoch, take(in.locks))
+		want(t, "Begin", err, fencelock.ErrUnavailable)
+		if took := time.Since(epoch); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		in.attempt(t, epoch)
+	})
+}
+
+// A caller that waits for the lock learns when another one has started the tick, however long that
+// run takes.
+func TestAttemptThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := fleet(3, 0, cron.Config{Late: 10 * time.Minute})
+		earlier, err := all[2].locks.Acquire(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := make(chan error, 2)
+		for _, in := range all[:2] {
+			go func() { // ends when one of them has started the tick
+				a, err := cronhook.Begin(t.Context(), in.job, epoch, cronhook.Take{Acquire: in.locks.Acquire})
+				if err == nil {
+					a.Started()
+				}
+				ends <- err
+			}()
+		}
+		time.Sleep(time.Hour) // later than Late, and nobody has run the tick
+		if err := earlier.Release(); err != nil {
+			t.Fatal(err)
+		}
+		one, other := <-ends, <-ends
+		if one != nil {
+			one, other = other, one
+		}
+		want(t, "the first", one, nil)
+		wantSkipped(t, other, cron.ReasonClaimed)
+	})
+}
+
+// A start that could not be recorded is reported, since another instance may run the tick again.
+func TestStartThatIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var engine faulty
+		in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{})
+		a := in.attempt(t, epoch)
+		engine.refuse.Store(1000)
+		a.Started()
+		want(t, "Finish", a.Finish(nil), cronhook.ErrUnrecorded, fencelock.ErrUnavailable)
+	})
+}
+
+// Whatever keeps a run from beginning releases the lock.
+func TestAttemptDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, _ := fleet(1, 0, cron.Config{})
-		job := all[0].job
-		if err := cronhook.Claim(t.Context(), job, epoch); err != nil {
-			t.Fatal(err)
+		job, locks := all[0].job, all[0].locks
+		during := func(name string, do func(*fencelock.Lock)) error {
+			_, err := cronhook.Begin(t.Context(), job, epoch, cronhook.Take{AtOnce: true, Acquire: func(ctx context.Context, _ string) (*fencelock.Lock, error) {
+				lock, err := locks.TryAcquire(ctx, name)
+				if err == nil {
+					do(lock)
+				}
+				return lock, err
+			}})
+			if s, err := locks.Status(t.Context(), name); err != nil || len(s.Holders) > 0 {
+				t.Errorf("%+v, %v", s, err)
+			}
+			return err
 		}
-		other, err := all[0].locks.Acquire(t.Context(), "other")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = cronhook.StartUnder(t.Context(), job, epoch, other)
-		want(t, "another name", err, fencelock.ErrInvalid)
-		lock, err := all[0].locks.Acquire(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := job.Pause(t.Context(), "repairs"); err != nil {
-			t.Fatal(err)
-		}
-		_, err = cronhook.StartUnder(t.Context(), job, epoch, lock)
-		wantSkipped(t, err, cron.ReasonPaused)
-		if err := errors.Join(lock.Err(), other.Err()); err != nil {
-			t.Error(err)
-		}
+		want(t, "another name", during("other", func(*fencelock.Lock) {}), fencelock.ErrInvalid)
+		wantSkipped(t, during("job", func(*fencelock.Lock) { want(t, "Pause", job.Pause(t.Context(), "repairs"), nil) }), cron.ReasonPaused)
 		if last := all[0].status(t).Last; last != nil {
 			t.Errorf("the record tells of %+v", last)
 		}
-		if err := job.Resume(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := all[0].locks.Break(t.Context(), "job", "a test"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		_, err = cronhook.StartUnder(t.Context(), job, epoch, lock)
+		want(t, "Resume", job.Resume(t.Context()), nil)
+		time.Sleep(time.Second)
+		epoch := time.Now()
+		_, err := cronhook.Begin(t.Context(), job, epoch, cronhook.Take{AtOnce: true, Acquire: func(ctx context.Context, name string) (*fencelock.Lock, error) {
+			lock, err := locks.TryAcquire(ctx, name)
+			_, broken := locks.Break(ctx, name, "a test")
+			synctest.Wait()
+			return lock, errors.Join(err, broken)
+		}})
 		want(t, "a lost lock", err, fencelock.ErrLost)
 	})
 }
@@ -108,57 +229,35 @@ func TestRunUnderALockDoesNotBegin(t *testing.T) {
 // A run that its program does not finish is lost once its lock is free.
 func TestRunUnderALockIsNotFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := fleet(2, 0, cron.Config{})
-		if err := cronhook.Claim(t.Context(), all[0].job, epoch); err != nil {
-			t.Fatal(err)
-		}
-		lock, err := all[0].locks.Acquire(t.Context(), "job")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := cronhook.StartUnder(t.Context(), all[0].job, epoch, lock); err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Release(); err != nil {
+		all, books := fleet(2, 0, cron.Config{})
+		a := all[0].attempt(t, epoch)
+		a.Started()
+		synctest.Wait()
+		if err := a.Lock().Release(); err != nil {
 			t.Fatal(err)
 		}
 		if last := all[1].status(t).Last; last == nil || last.State != cron.StateLost {
 			t.Errorf("%+v", last)
 		}
+		wantSkipped(t, all[1].job.Tick(t.Context(), epoch, books.work(epoch, 0)), cron.ReasonClaimed)
 	})
 }
 
-// An engine without records, or whose records cannot be asked, keeps no run from beginning.
-func TestRunUnderALockWithoutRecords(t *testing.T) {
+// Without records, a lock claims the tick before the work starts. If the work does not start, the
+// claim is given back.
+func TestAttemptWithoutRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken faulty
 		store, books := memlock.New(nil), newLedger()
-		for i, in := range []*instance{
-			books.instance(store.Client(), claimsOnly, cron.Config{}),
-			books.instance(store.Client(), broken.through, cron.Config{}),
-		} {
-			tick := epoch.Add(time.Duration(i) * time.Minute)
-			time.Sleep(time.Until(tick))
-			if err := cronhook.Claim(t.Context(), in.job, tick); err != nil {
-				t.Fatal(err)
-			}
-			lock, err := in.locks.Acquire(t.Context(), "job")
-			if err != nil {
-				t.Fatal(err)
-			}
-			broken.refuse.Store(1000)
-			finish, err := cronhook.StartUnder(t.Context(), in.job, tick, lock)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(tick); took > 2*time.Second {
-				t.Errorf("the run began after %v", took)
-			}
-			broken.refuse.Store(0)
-			if err := errors.Join(finish(nil), lock.Release()); err != nil {
-				t.Error(err)
-			}
-		}
+		one, two := books.instance(store.Client(), claimsOnly, cron.Config{}), books.instance(store.Client(), claimsOnly, cron.Config{})
+		a := one.attempt(t, epoch)
+		failure := errors.New("no such file")
+		want(t, "Finish", a.Finish(failure), failure)
+		want(t, "Release", a.Lock().Release(), nil)
+		a = two.attempt(t, epoch)
+		a.Started()
+		want(t, "the run", errors.Join(a.Finish(nil), a.Lock().Release()), nil)
+		_, err := cronhook.Begin(t.Context(), one.job, epoch, take(one.locks))
+		wantSkipped(t, err, cron.ReasonClaimed)
 	})
 }
 

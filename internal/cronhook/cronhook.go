@@ -6,8 +6,6 @@ package cronhook
 import (
 	"context"
 	"time"
-
-	"github.com/fencelock/fencelock"
 )
 
 // ClockCheck is how often a scheduler reads the wall clock while it waits for a tick. Its timer runs
@@ -15,29 +13,14 @@ import (
 // is set. It is half of the default of Config.Late, so that a tick shortly after that is not too late.
 const ClockCheck = 30 * time.Second
 
-var (
-	// NewDue returns a Due of the job that starts now, or, with Config.CatchUp, Config.Late ago.
-	// schedule is a cron.Schedule.
-	NewDue func(job any, schedule Schedule) (Due, error)
-
-	// Claim claims the tick for this instance and returns nil if it succeeds. Otherwise it returns
-	// the error that Tick would return.
-	Claim func(ctx context.Context, job any, tick time.Time) error
-
-	// StartUnder begins the run of a tick that Claim has claimed. The caller holds a lock on the
-	// name of the job and releases it after finish. If the lock ends before finish, the run is
-	// shown as lost.
-	//
-	// It returns a *cron.SkippedError if the job was paused since the claim, a *LostError if the
-	// lock is lost, and ErrInvalid if the lock has another name. The run begins even if the engine
-	// has no records or does not answer within a second.
-	StartUnder func(ctx context.Context, job any, tick time.Time, lock *fencelock.Lock) (finish Finish, err error)
-)
+// NewDue returns a Due of the job that starts now, or, with Config.CatchUp, Config.Late ago.
+// schedule is a cron.Schedule.
+var NewDue func(job any, schedule Schedule) (Due, error)
 
 // Finish ends a run. err is the error of its work, or nil. It writes the outcome into the job's
-// record, releases the lock unless the run came from StartUnder, and reports the outcome. It
-// returns err, joined with the *LostError if the lock was lost. If the engine is unreachable, it
-// returns after at most 10 s. Further calls do nothing and return err.
+// record, releases the lock, and reports the outcome. It returns err, joined with the *LostError if
+// the lock was lost. If the engine is unreachable, it returns after at most 10 s. Further calls do
+// nothing and return err.
 type Finish func(err error) error
 
 // Schedule is a cron.Schedule.

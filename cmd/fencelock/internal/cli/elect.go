@@ -200,7 +200,7 @@ func (c *electCmd) rule(a *app, engine driver.Engine, lock *fencelock.Lock, path
 	if len(c.Command) == 0 {
 		return c.stand(a, lock, what.Enough, signals, lose)
 	}
-	return a.hold(engine, lock, what, lose)
+	return a.hold(engine, lock, what, func() {}, lose)
 }
 
 // resignationOf returns a context that ends when the candidate resigns.

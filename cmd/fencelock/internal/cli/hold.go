@@ -29,9 +29,9 @@ type outcome struct {
 }
 
 // hold runs the command under its lock and releases the lock as soon as every process of the
-// command has ended. Before the release it calls over with the error of the command, or nil if it
-// succeeded.
-func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, over func(error)) outcome {
+// command has ended. It calls started when the command has started. Before the release it calls over
+// with the error of the command, or nil if it succeeded.
+func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, started func(), over func(error)) outcome {
 	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
 	err := withoutMax(lock)
@@ -45,6 +45,7 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 		capped := exitCode(err) == exitCapped
 		return outcome{lost: errors.Is(err, driver.ErrLost), capped: capped, begun: capped, err: err}
 	}
+	started()
 	end := a.late(process.Wait(), lock)
 	over(failureOf(end))
 	if err := a.stuck(end, lock); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
 // runCmd is the verb run. Flags that flock(1) has too have the same names.
@@ -220,25 +221,24 @@ func (c *runCmd) Run(a *app) error {
 		lock, signals, err := a.await(c.taker(a, engine, locker))
 		line.stop()
 		if err != nil {
-			c.tick.finish(err) // a signal may have arrived after the run began
+			c.tick.finish(err) // a signal may have arrived after the attempt was recorded
 			return c.refusal(err)
 		}
 		what := c.under(a, lock, path, signals)
 		what.IgnoreOrphans, what.IgnoreLoss = c.Close, c.OnLost == "ignore"
 		what.Hint = "; with -o it would not wait"
-		return a.hold(engine, lock, what, c.tick.finish).err
+		return c.tick.over(a.hold(engine, lock, what, c.tick.started, c.tick.finish))
 	})
 }
 
-// taker returns a function that claims the tick, if there is one, and acquires the lock. It claims
-// the tick even if the lock is busy: with -n, a tick that comes due during the previous run is
-// skipped on every host.
+// taker returns a function that acquires the lock, for a tick if there is one.
 func (c *runCmd) taker(a *app, engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
 	take := c.from(locker)
 	if c.Tick == 0 {
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
-	return c.tick.taker(cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&tickLog{app: a})}), c.Tick, take)
+	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&tickLog{app: a})})
+	return c.tick.taker(job, c.Tick, cronhook.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait.limit})
 }
 
 // refusal returns why there is no lock, and a hint. Only a held lock counts as busy: an unreachable

@@ -16,33 +16,29 @@ import (
 	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
-// tickRun is the run of a tick that this process has claimed, as the record of the job describes
-// it. The zero value is a run without a tick.
+// tickRun is the run of a tick by this process. The zero value is a run without a tick.
 type tickRun struct {
-	lock      *fencelock.Lock
-	finishRun cronhook.Finish // nil until the run has begun
+	attempt    cronhook.Attempt // nil until the attempt is recorded
+	unrecorded error            // why the tick may be run again although the command ran
 }
 
-// taker returns a function that claims a tick, acquires the lock with take, and records the start
-// of the run. The tick is the one nearest to the time of this host, in UTC. Hosts whose runs start
-// at about the same time claim the same tick; two runs of one crontab that are at least a tick
-// apart claim two.
-func (t *tickRun) taker(job *cron.Job, every time.Duration, take func(context.Context, string) (*fencelock.Lock, error)) func(context.Context) (*fencelock.Lock, error) {
-	return func(ctx context.Context) (*fencelock.Lock, error) {
-		tick := time.Now().Round(every)
-		if err := asBusy(cronhook.Claim(ctx, job, tick)); err != nil {
-			return nil, err
-		}
-		lock, err := take(ctx, job.Name())
-		if err != nil {
-			return nil, err
-		}
-		if t.finishRun, err = cronhook.StartUnder(ctx, job, tick, lock); err != nil { // the job has been paused, or the lock is lost
-			lock.Release() // nothing was started; if this fails, the lease expires
+// taker returns a function that acquires the lock and records that this process is about to run a
+// tick: the one nearest to the time of this host, in UTC. Hosts whose runs start at about the same
+// time have the same tick; two runs of one crontab that are at least a tick apart have two. The
+// tick is claimed when the command has started.
+func (t *tickRun) taker(job *cron.Job, every time.Duration, take cronhook.Take) func(context.Context) (*fencelock.Lock, error) {
+	return func(ctx context.Context) (_ *fencelock.Lock, err error) {
+		if t.attempt, err = cronhook.Begin(ctx, job, time.Now().Round(every), take); err != nil {
 			return nil, asBusy(err)
 		}
-		t.lock = lock
-		return lock, nil
+		return t.attempt.Lock(), nil
+	}
+}
+
+// started tells that the command has started.
+func (t *tickRun) started() {
+	if t.attempt != nil {
+		t.attempt.Started()
 	}
 }
 
@@ -59,12 +55,24 @@ func asBusy(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrHeld, err)
 }
 
-// finish records how the command ended; nil means that it succeeded. It is called before the lock
-// is released: a run without a recorded outcome counts as lost.
+// finish records how the command ended, or why it was not started; nil means that it succeeded. It
+// is called before the lock is released: a run without a recorded outcome counts as lost.
 func (t *tickRun) finish(err error) {
-	if t.finishRun != nil {
-		_ = withinLease(t.lock, func() error { return t.finishRun(err) })
+	if t.attempt == nil {
+		return
 	}
+	end := withinLease(t.attempt.Lock(), func() error { return t.attempt.Finish(err) })
+	if errors.Is(end, cronhook.ErrUnrecorded) {
+		t.unrecorded = fmt.Errorf("%w: %w", driver.ErrUnavailable, end)
+	}
+}
+
+// over returns the error of the run whose command ended as out says.
+func (t *tickRun) over(out outcome) error {
+	if t.unrecorded != nil && !out.lost {
+		return fmt.Errorf("the command exited with code %d, but %w", exitCode(out.err), t.unrecorded)
+	}
+	return out.err
 }
 
 // tickLog shows people what package cron logs, each message once: while the server is unreachable
