@@ -27,8 +27,9 @@
 //
 // Therefore the engine stores a record of each job: which ticks were claimed, when and where the
 // last run started, how it ended, and whether the job is paused. The instance that first writes a
-// tick into the record runs it. Clocks play no role in this: a claimed tick is not run again, even
-// if [Config].Late is raised or a clock is changed. [Job.Status] and [List] read records;
+// tick into the record runs it. It does so under the lock of the job, right before the work starts.
+// An instance that fails before that leaves the tick to the next one. Clocks play no role in this: a
+// claimed tick is not run again, even if [Config].Late is raised or a clock is changed. [Job.Status] and [List] read records;
 // [Job.Pause] and [Job.Resume] change them.
 //
 // Config.Skew and Config.Late say when an instance may claim a tick. A record lists the newest
@@ -54,8 +55,8 @@
 //
 // # Runs
 //
-// A claim decides which instance runs a tick. The run itself holds a lock on the name of the job,
-// with the tick as its note. Its fencing token is in the context and grows from run to run.
+// A run holds a lock on the name of the job, with the tick as its note. The tick is claimed under
+// that lock. The fencing token of the lock is in the context and grows from run to run.
 // Config.Overlap says what happens to a tick that comes due during an earlier run, on this or
 // another instance. [Job.Now] starts a run without a tick.
 //

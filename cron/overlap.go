@@ -11,7 +11,7 @@ type Overlap int
 
 // The overlap policies.
 const (
-	// OverlapSkip skips the tick on all instances.
+	// OverlapSkip skips the tick on every instance that calls during the earlier run.
 	OverlapSkip Overlap = iota
 	// OverlapLast lets the tick wait, at most for Config.Late. With Job.Run and the adapters only
 	// the newest tick of an instance waits.

@@ -13,7 +13,11 @@ import (
 // Tick runs fn for the tick with the given scheduled time if this instance is the one that claims
 // it, and returns the error of fn. If another instance has claimed it, or the tick must not run,
 // Tick returns a *SkippedError. If the engine does not answer until the tick is too late
-// (Config.Late), Tick returns the engine's error; the tick may then not be run at all.
+// (Config.Late), Tick returns the engine's error; the tick may then not be run at all. Whatever other
+// error keeps fn from being called leaves the tick to the next caller.
+//
+// If another instance is about to start the tick, Tick waits until that has succeeded or failed, at
+// most for Config.Late.
 //
 // The context of fn is derived from ctx and has the fencing token of the run. If the lock of the
 // run is lost, it ends with a cause that is fencelock.ErrLost, and Tick returns the loss joined

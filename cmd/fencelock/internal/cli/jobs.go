@@ -36,7 +36,7 @@ func newJobs(a *app) *cobra.Command {
 	c := new(jobsCmd)
 	cmd := &cobra.Command{
 		Use: "jobs [flags] [PREFIX] [NAME]", GroupID: seeLocks, Short: "List, pause and resume scheduled jobs (run --tick).",
-		Long: `Prints a line for each job of "run --tick" and of the Go package cron. TICK is the newest tick (scheduled time) that a host has claimed. STATE, HOST, STARTED, TOOK and NOTE describe the run that started last: running, ok, failed, or lost if it ended without a report. NEXT is the next tick, which a job of "run --tick" does not report. Times are in UTC.
+		Long: `Prints a line for each job of "run --tick" and of the Go package cron. TICK is the newest tick (scheduled time) that a host has claimed or attempted. STATE, HOST, STARTED, TOOK and NOTE describe the last run: starting, running, ok, failed, lost if it ended without a report, or unstarted if its command did not start. NEXT is the next tick, which a job of "run --tick" does not report. Times are in UTC.
 
 pause stops a job on all hosts until resume. A run in progress continues. Ticks during the pause are skipped. Redlock stores no records, so its jobs cannot be listed.`,
 		Example: `fencelock jobs
@@ -151,7 +151,7 @@ func stampOr(t time.Time) string {
 // jobView is cron.Status as --json prints it. docs/cli-json.md documents it.
 type jobView struct {
 	Job    string        `json:"job"`
-	Tick   stamp         `json:"tick"`             // the newest that a host has claimed
+	Tick   stamp         `json:"tick"`             // the newest that a host has claimed or attempted
 	Next   stamp         `json:"next"`             // null if the scheduler did not report it
 	Last   *jobRunView   `json:"last,omitempty"`   // the run that started last
 	Paused *jobPauseView `json:"paused,omitempty"` // nil: it runs at its ticks

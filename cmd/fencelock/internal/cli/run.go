@@ -84,7 +84,7 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	offer(cmd, "min-hold", 0, "1m")
 	most(f, &c.Most, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
 	offer(cmd, "max-hold", 0, "10m", "1h", "12h")
-	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has claimed the tick. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
+	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
 	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")
 	f.StringVar(&c.OnLost, "on-lost", "terminate", "`ACTION` if the lock is lost: terminate the command, or ignore the loss. With ignore, the command also keeps running if fencelock is killed.")
 	offer(cmd, "on-lost", 0, "terminate", "ignore")
