@@ -148,7 +148,7 @@ func (r *tickRound) start(t *testing.T, on string, unstartable bool, flags ...st
 	program := []string{"sh", "-c", `echo start $0 >>"$1"; sleep 0.02; echo end $0 >>"$1"`, on, r.path("log")}
 	if unstartable {
 		program = []string{r.path("unstartable")}
-		if err := os.WriteFile(program[0], []byte("#!/nonesuch\n"), 0o700); err != nil { //nolint:gosec // it must be executable
+		if err := os.WriteFile(program[0], []byte("#!/nonesuch\n"), 0o700); err != nil {
 			t.Error(err)
 		}
 	}
