@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/gob"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,9 +13,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/fencelock/fencelock"
 )
@@ -31,10 +30,18 @@ type HTTP struct {
 	Optional bool
 
 	// Client returns whose key it is, such as the ID of an authenticated account, so that clients
-	// cannot read each other's responses. nil, the default, uses the Authorization header: clients
-	// without one share their keys, and a client with a new token counts as another client. Set
-	// Client if you authenticate by cookies or certificates, or if tokens change.
+	// cannot read each other's responses. Requests for which it returns "" get status 400. nil, the
+	// default, uses the Authorization header: a client with a new token counts as another client.
+	// Set Client if you authenticate by cookies or certificates, or if tokens change. [SharedKeys]
+	// means that all clients share their keys.
 	Client func(*http.Request) string
+
+	// Detach lets the handler finish its work after the client has closed the connection: its
+	// context no longer ends with that of the request. It still ends, with a cause that is
+	// fencelock.ErrLost, if the lock is lost. Without Detach, a client that disconnects after a
+	// charge and retries is charged again, unless the handler called [Keep]. A detached handler
+	// must limit its own time.
+	Detach bool
 
 	// MaxBody is the maximum size of a request body in bytes. Longer ones get status 413. 0 means
 	// the default, 1 MiB.
@@ -48,8 +55,8 @@ type HTTP struct {
 
 	// Keep reports whether a response is the outcome of its key. If it is, the response is stored
 	// and later requests of the key get it. If not, the next request of the key is handled again.
-	// nil, the default, is [IsOutcome]. Keep must be safe for concurrent use and must not change
-	// the header.
+	// It is not called if the handler did not finish, or if it called the function [Keep]. nil, the
+	// default, is [IsOutcome]. Keep must be safe for concurrent use and must not change the header.
 	Keep func(status int, header http.Header) bool
 
 	// Failed is called with errors that are not sent to clients: why a request got status 503, why
@@ -66,13 +73,34 @@ const (
 // clientClosedRequest is the status that nginx logs when a client has closed the connection.
 const clientClosedRequest = 499
 
+// SharedKeys is an HTTP.Client for services whose clients share their keys: whoever knows a key and
+// its request gets the stored response.
+func SharedKeys(*http.Request) string { return "*" }
+
+// Keep tells Handler that the work of a request is done, whatever becomes of the exchange and
+// whatever the status: a request with this key is not handled again. Its response is stored, even if
+// the client has closed the connection or the status is not an outcome by HTTP.Keep, such as a final
+// 409. If the handler writes less than the Content-Length that it declares, no response is stored,
+// and later requests of the key get status 409. If it panics, Keep has no effect.
+//
+// r is the request that the handler got, or one with a context derived from it. Outside of Handler,
+// Keep does nothing. It is safe for concurrent use until the handler returns.
+func Keep(r *http.Request) {
+	if kept, ok := r.Context().Value(keepKey{}).(*atomic.Bool); ok {
+		kept.Store(true)
+	}
+}
+
+// keepKey is the context key of the *atomic.Bool that Keep sets.
+type keepKey struct{}
+
 // IsOutcome reports whether a response says what became of a request, rather than that the server
-// refuses it for now. It is false for 500 and above, for 401, 403, 407, 408, 409, 412, 421, 423,
-// 425, 428, 429 and 499, and for every response with a Retry-After header.
+// refuses it for now. It is false for 500 and above, for 101, 401, 403, 407, 408, 409, 412, 421,
+// 423, 425, 428, 429 and 499, and for every response with a Retry-After header.
 func IsOutcome(status int, header http.Header) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
-		http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed,
+	case http.StatusSwitchingProtocols, http.StatusUnauthorized, http.StatusForbidden,
+		http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict, http.StatusPreconditionFailed,
 		http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly,
 		http.StatusPreconditionRequired, http.StatusTooManyRequests, clientClosedRequest:
 		return false
@@ -84,23 +112,33 @@ func IsOutcome(status int, header http.Header) bool {
 // stored status, header and body. It follows draft-ietf-httpapi-idempotency-key-header. It answers
 // with a problem document and one of these statuses:
 //
-//   - 400: the key is missing or invalid.
+//   - 400: the key is missing or invalid, or the client is unknown; see HTTP.Client.
 //   - 409: the first request is still being handled after Options.Wait, or at once with
-//     Options.NoWait; or its response was not stored.
+//     Options.NoWait; or it was handled and its response could not be stored.
 //   - 422: the key was used with another method, host, URL or body.
 //   - 500: the lock was lost while the request was handled. Another process may have handled it
 //     again; a later request of the key gets the outcome.
 //   - 503: the engine is unreachable. The request was not handled.
 //
-// A refusal by next, such as 429 or 503, is sent but not stored; see HTTP.Keep. If the client
-// closes the connection, which ends the context of next, and next returns without writing anything,
-// nothing is stored and the next request of the key is handled again. If a handler in front has
-// parsed the body as a form, its values are compared, but not its files.
+// A response is stored if next finished it and HTTP.Keep accepts it. A refusal by next, such as 429
+// or 503, is sent but not stored. A request was not finished, and the next one with its key is
+// handled again, if next panics, if it writes another length than the Content-Length that it
+// declared, or if the context of the request has ended when it returns, because the client closed
+// the connection or a deadline passed. HTTP.Detach or a call of the function [Keep] change that.
+// Handler cannot notice other errors that next ignores. If a backend fails in the middle of a
+// response without a Content-Length, next must panic with http.ErrAbortHandler.
+//
+// The key is free when next returns. So next must not return while its work continues: put an
+// http.TimeoutHandler in front of Handler, not behind it. Behind it, its response 503 would free the
+// key while the inner handler runs on.
+//
+// If a handler in front has parsed the body as a form, its values are compared, but not its files.
 //
 // next gets the context of the run (fencelock.TokenFrom). Its response is held in memory until it
-// is complete, so next cannot flush or hijack, and trailers are not supported. A response longer
-// than Config.MaxResult is sent but not stored: later requests of the key get status 409. If
-// storing fails, the response is sent anyway, and the next request of the key may be handled again.
+// is complete, so next cannot flush or hijack, and informational responses and trailers are not
+// sent. A response longer than Config.MaxResult is sent but not stored: later requests of the key
+// get status 409. If storing fails, the response is sent anyway, and the next request of the key may
+// be handled again.
 //
 // Handler ignores Config.Remember, Config.Codec and Options.Payload of the store. cfg may be nil.
 func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
@@ -108,7 +146,7 @@ func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
 	if cfg != nil {
 		h.cfg = *cfg
 	}
-	h.store.cfg.Codec, h.store.cfg.Remember = bytewise{}, nil
+	h.store.cfg.Remember = nil
 	h.cfg.MaxBody = cmp.Or(h.cfg.MaxBody, defaultMaxBody)
 	if h.cfg.Methods == nil {
 		h.cfg.Methods = []string{http.MethodPost, http.MethodPatch}
@@ -148,6 +186,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "this request needs one Idempotency-Key of 1 to 255 characters")
 		return
 	}
+	client := h.cfg.Client(r)
+	if client == "" {
+		problem(w, http.StatusBadRequest, "the server cannot tell whose Idempotency-Key this is: the request needs an Authorization header, or the server another way to identify clients (HTTP.Client)")
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBody))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		problem(w, http.StatusRequestEntityTooLarge, "the body is too long")
@@ -157,7 +200,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "the body could not be read")
 		return
 	}
-	h.once(w, r, digest(h.cfg.Client(r), key), body)
+	h.once(w, r, digest(client, key), body)
 }
 
 // once handles a request with a key.
@@ -166,34 +209,71 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	if len(r.PostForm) > 0 { // a handler in front has parsed the body as a form
 		contents = append(contents, r.PostForm.Encode())
 	}
-	store := h.store.With(Options{Payload: []byte(digest(contents...))})
-	var served *reply
-	kept, err := Do(r.Context(), store, key, func(ctx context.Context) (*reply, error) {
-		var spoke bool
-		served, spoke = h.serve(r.WithContext(ctx), body)
-		if !spoke && ctx.Err() != nil || !h.cfg.Keep(served.Status, served.Header) {
-			return served, errAgain
-		}
-		return served, nil
-	})
-	switch {
-	case errors.Is(err, fencelock.ErrLost):
+	run, err := h.store.With(Options{Payload: []byte(digest(contents...))}).Begin(r.Context(), key)
+	if err != nil {
+		h.recall(w, r, err)
+		return
+	}
+	defer run.Abandon() // for a panic; otherwise it does nothing
+	ctx := run.Context()
+	if h.cfg.Detach {
+		ctx = run.Lock().ContextWith(context.WithoutCancel(r.Context()))
+	}
+	var kept atomic.Bool
+	rec := h.serve(r.WithContext(context.WithValue(ctx, keepKey{}, &kept)), body)
+	served := &reply{Status: rec.status, Header: rec.sent, Body: rec.body.Bytes()}
+	err = h.settle(run, served, rec.cut(), unfinished(ctx), kept.Load())
+	if err != nil && !errors.Is(err, errAgain) {
 		h.cfg.Failed(r, err)
+	}
+	if errors.Is(err, fencelock.ErrLost) {
 		problem(w, http.StatusInternalServerError, "the outcome of this request is unknown, and another process may have handled it again; retry it with the same Idempotency-Key")
-	case served != nil: // send what was done, whether it was stored or not
-		if err != nil && !errors.Is(err, errAgain) {
-			h.cfg.Failed(r, err)
+		return
+	}
+	served.send(w) // what was done, whether it was stored or not
+}
+
+// unfinished returns an error if the context of a handler ended before it returned.
+func unfinished(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("idempotent: the context of the request ended before the handler returned: %w", context.Cause(ctx))
+}
+
+// settle ends the run of a request and stores the response if it is the outcome of the key. cut and
+// ended are why the handler did not finish, or nil. kept means that it called Keep.
+func (h *handler) settle(run *Run, served *reply, cut, ended error, kept bool) error {
+	switch incomplete := cmp.Or(cut, ended); {
+	case kept && cut != nil:
+		return errors.Join(run.end(record{State: noResult}), cut)
+	case kept:
+		return run.Complete(served.encode())
+	case incomplete != nil:
+		return errors.Join(run.Fail(incomplete), incomplete)
+	case !h.cfg.Keep(served.Status, served.Header):
+		return cmp.Or(run.Fail(errAgain), errAgain)
+	}
+	return run.Complete(served.encode())
+}
+
+// recall answers a request that is not handled: with the stored response, or with a refusal.
+func (h *handler) recall(w http.ResponseWriter, r *http.Request, err error) {
+	if over, ok := errors.AsType[*DoneError](err); ok && over.Err == nil {
+		var stored *reply
+		if stored, err = decodeReply(over.Result); err == nil {
+			stored.send(w)
+			return
 		}
-		served.send(w)
-	case err == nil:
-		kept.send(w)
+	}
+	switch {
 	case errors.Is(err, ErrMismatch):
 		problem(w, http.StatusUnprocessableEntity, "this Idempotency-Key was used for another request")
 	case errors.Is(err, ErrInProgress):
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusConflict, "a request with this Idempotency-Key is still being handled")
 	case errors.Is(err, ErrNoResult):
-		problem(w, http.StatusConflict, "a request with this Idempotency-Key was handled, but its response was too long to be stored")
+		problem(w, http.StatusConflict, "a request with this Idempotency-Key was handled, but its response was too long or incomplete, so it was not stored")
 	default:
 		h.cfg.Failed(r, err)
 		w.Header().Set("Retry-After", "1")
@@ -213,9 +293,9 @@ func target(r *http.Request) string {
 // errAgain ends a run whose response is not stored.
 var errAgain = errors.New("idempotent: the response is not stored")
 
-// serve calls next and reports whether it wrote a response. It removes the files of a form that
-// next has parsed, because the server removes only those of its own request.
-func (h *handler) serve(r *http.Request, body []byte) (_ *reply, spoke bool) {
+// serve calls next and returns its response. It removes the files of a form that next has parsed,
+// because the server removes only those of its own request.
+func (h *handler) serve(r *http.Request, body []byte) *recorder {
 	before := r.MultipartForm
 	defer func() {
 		if form := r.MultipartForm; form != nil && form != before {
@@ -223,69 +303,10 @@ func (h *handler) serve(r *http.Request, body []byte) (_ *reply, spoke bool) {
 		}
 	}()
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	w := &recorder{header: http.Header{}}
+	w := &recorder{method: r.Method, header: http.Header{}}
 	h.next.ServeHTTP(w, r)
-	spoke = w.status != 0
 	w.WriteHeader(http.StatusOK)
-	return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}, spoke
-}
-
-// reply is a response in its stored form.
-type reply struct {
-	Status int
-	Header http.Header
-	Body   []byte
-}
-
-// bytewise is the Codec of responses. Header values need not be UTF-8, which rules out JSON.
-type bytewise struct{}
-
-// Encode returns the gob of value.
-func (bytewise) Encode(value any) ([]byte, error) {
-	var b bytes.Buffer
-	err := gob.NewEncoder(&b).Encode(value)
-	return b.Bytes(), err
-}
-
-// Decode decodes a gob.
-func (bytewise) Decode(data []byte, value any) error {
-	return gob.NewDecoder(bytes.NewReader(data)).Decode(value)
-}
-
-func (p *reply) send(w http.ResponseWriter) {
-	for name, values := range p.Header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(p.Body) // the client may have closed the connection
-}
-
-// recorder stores the response of a handler.
-type recorder struct {
-	header http.Header
-	sent   http.Header // as it was when the status was written
-	status int
-	body   bytes.Buffer
-}
-
-// Header returns the header that a handler writes to.
-func (w *recorder) Header() http.Header { return w.header }
-
-// WriteHeader stores the first status that is not informational. An invalid status panics, as in
-// net/http, and nothing is stored.
-func (w *recorder) WriteHeader(status int) {
-	if status < 100 || status > 999 {
-		panic(fmt.Sprintf("idempotent: %d is not an HTTP status", status))
-	}
-	if w.status == 0 && status >= 200 {
-		w.status, w.sent = status, w.header.Clone()
-	}
-}
-
-// Write stores a part of the body.
-func (w *recorder) Write(b []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	return w.body.Write(b)
+	return w
 }
 
 // problem sends a problem document (RFC 9457).
@@ -297,44 +318,6 @@ func problem(w http.ResponseWriter, status int, detail string) {
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
 	}{http.StatusText(status), status, detail})
-}
-
-// keyItem is a quoted string with parameters, which are ignored (RFC 9651).
-var keyItem = regexp.MustCompile(`^"((?:[^"\\]|\\.)*)"(?:; *[a-z*][a-z0-9_.*-]*(?:=(?:` +
-	`-?\d{1,15}(?:\.\d{1,3})?|@-?\d{1,15}|\?[01]|%?"(?:[^"\\]|\\.)*"|:[A-Za-z0-9+/=]*:|[A-Za-z*][!#$%&'*+.^_` + "`" + `|~0-9A-Za-z:/-]*))?)*$`)
-
-// headerKey parses the key: a quoted string (RFC 9651) or, as many clients send it, an unquoted
-// one.
-func headerKey(values []string) (key string, ok bool) {
-	if len(values) != 1 {
-		return "", false
-	}
-	inner := strings.Trim(values[0], " \t")
-	quoted := strings.HasPrefix(inner, `"`)
-	if quoted {
-		item := keyItem.FindStringSubmatch(inner)
-		if item == nil {
-			return "", false
-		}
-		inner = item[1]
-	}
-	var b strings.Builder
-	for i := 0; i < len(inner); i++ {
-		c := inner[i]
-		switch {
-		case c < 0x20 || c > 0x7e || c == '"':
-			return "", false
-		case !quoted && strings.IndexByte(` ,;\`, c) >= 0:
-			return "", false
-		case c == '\\':
-			if i++; i == len(inner) || inner[i] != '"' && inner[i] != '\\' {
-				return "", false
-			}
-			c = inner[i]
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), 0 < b.Len() && b.Len() <= maxHeaderKey
 }
 
 // digest returns the SHA-256 of texts, each preceded by its length.

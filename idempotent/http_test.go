@@ -2,6 +2,7 @@ package idempotent_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/gob"
 	"encoding/json"
@@ -73,7 +74,7 @@ func (q request) send(t *testing.T, url string) (header http.Header, body string
 	if q.key != "" {
 		r.Header.Set("Idempotency-Key", q.key)
 	}
-	r.Header.Set("Authorization", q.user)
+	r.Header.Set("Authorization", cmp.Or(q.user, "alice"))
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Error(err)
@@ -134,7 +135,7 @@ func TestHTTP(t *testing.T) {
 		{key: `"three"`, body: "broken", status: 500, want: "broken 8"},
 		{key: `"three"`, body: "broken", status: 500, want: "broken 9"}, // it is not kept
 		{key: `"four"`, body: long, status: 201, want: long},
-		{key: `"four"`, body: long, status: 409, want: "too long to be stored"},
+		{key: `"four"`, body: long, status: 409, want: "it was not stored"},
 		{key: `"five"`, body: long + long + long, status: 413},
 	} {
 		q.send(t, url)

@@ -31,7 +31,7 @@ func newPayments(locks *fencelock.Locker, engine *redislock.Engine, tracer *fenc
 	mux.HandleFunc("POST /invoices/{id}/payment", p.pay)
 
 	keys := idempotent.New(locks, engine.Records(), nil).With(idempotent.Options{Wait: 10 * time.Second})
-	once := keys.Handler(mux, &idempotent.HTTP{Client: account, Failed: func(r *http.Request, err error) {
+	once := keys.Handler(mux, &idempotent.HTTP{Client: account, Detach: true, Failed: func(r *http.Request, err error) {
 		log.WarnContext(r.Context(), "request has no stored outcome", "path", r.URL.Path, "error", err)
 	}})
 	limiter := ratelimit.New(engine, "payments", ratelimit.PerSecond(20), &ratelimit.Config{OnDecision: tracer.RateEnd})
@@ -66,9 +66,10 @@ func (p *payments) pay(w http.ResponseWriter, r *http.Request) {
 	p.log.WarnContext(r.Context(), "payment failed", "invoice", id, "error", err)
 }
 
-// settle charges an invoice and stores the payment. A charge that has begun is not cut short by a
-// client that disconnects, or by a lost lock: its outcome would be unknown. So the payment is stored
-// in any case, unless a later holder of the lock has stored one: the guard refuses it then.
+// settle charges an invoice and stores the payment. The client's disconnect does not end ctx, since
+// the handler is detached. A charge that has begun is not cut short by a lost lock either: its outcome
+// would be unknown. So the payment is stored in any case, unless a later holder of the lock has stored
+// one: the guard refuses it then.
 func (p *payments) settle(ctx context.Context, id string) error {
 	if paid, err := p.data.paid(ctx, id); err != nil {
 		return err

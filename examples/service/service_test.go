@@ -111,6 +111,7 @@ func (r *running) pay(invoice, key string) int {
 		return 0
 	}
 	req.Header.Set("Idempotency-Key", key)
+	req.SetBasicAuth("acme", "")
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0
