@@ -17,7 +17,7 @@ import (
 
 // All returns the analyzers.
 func All() []*analysis.Analyzer {
-	return []*analysis.Analyzer{Unreleased, OuterCtx, Reentry, IgnoredErr, TokenUnused}
+	return []*analysis.Analyzer{Unreleased, OuterCtx, Reentry, IgnoredErr, TimeoutHandler, TokenUnused}
 }
 
 // library is the import path of fencelock.

@@ -48,5 +48,6 @@ func ExampleAll() {
 	// lockouterctx
 	// lockreentry
 	// lockignorederr
+	// locktimeouthandler
 	// locktokenunused
 }
