@@ -73,8 +73,8 @@ const (
 // clientClosedRequest is the status that nginx logs when a client has closed the connection.
 const clientClosedRequest = 499
 
-// SharedKeys is an HTTP.Client for services whose clients share their keys: whoever knows a key and
-// its request gets the stored response.
+// SharedKeys is an HTTP.Client for services whose clients share their keys: every client that sends
+// the same request with the same key gets the stored response.
 func SharedKeys(*http.Request) string { return "*" }
 
 // Keep tells Handler that the work of a request is done, whatever becomes of the exchange and
