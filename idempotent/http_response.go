@@ -85,7 +85,7 @@ func (w *recorder) hasBody() bool {
 }
 
 // cut returns an error if the handler did not write the length that it declared. net/http closes the
-// connection then, so that the client notices.
+// connection then, so the client gets an error.
 func (w *recorder) cut() error {
 	if w.declared < 0 || w.written == w.declared || !w.hasBody() || w.method == http.MethodHead {
 		return nil
