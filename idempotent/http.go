@@ -4,17 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/fencelock/fencelock"
@@ -58,6 +53,19 @@ type HTTP struct {
 	// It is not called if the handler did not finish, or if it called the function [Keep]. nil, the
 	// default, is [IsOutcome]. Keep must be safe for concurrent use and must not change the header.
 	Keep func(status int, header http.Header) bool
+
+	// Payload returns what is compared if a key is used again, such as JSON without its spaces,
+	// instead of the Content-Type and the body. A result of nil means the default: the parts of a
+	// multipart body, whose boundary may differ, and the Content-Type and the bytes of any other
+	// body. The method, the host and the URL are always compared. It must be safe for concurrent
+	// use, and must not change the body.
+	Payload func(r *http.Request, body []byte) []byte
+
+	// Unstored are the response fields that are sent to the first client only, since they are about
+	// its exchange. nil means the default: Set-Cookie, Date, Age, Server-Timing, RateLimit,
+	// RateLimit-Policy, Request-Id, X-Request-Id, X-Correlation-Id, Traceparent, Tracestate and
+	// Traceresponse. Fields about the connection, such as Connection and Trailer, are never stored.
+	Unstored []string
 
 	// Failed is called with errors that are not sent to clients: why a request got status 503, why
 	// a run was lost, or why a response was not stored. The response waits for it. It must be safe
@@ -109,8 +117,9 @@ func IsOutcome(status int, header http.Header) bool {
 }
 
 // Handler passes one request per Idempotency-Key to next. Later requests with that key get the
-// stored status, header and body. It follows draft-ietf-httpapi-idempotency-key-header. It answers
-// with a problem document and one of these statuses:
+// stored status, header and body, with the field "Idempotent-Replayed: true" and without the fields
+// of HTTP.Unstored. It follows draft-ietf-httpapi-idempotency-key-header. It answers with a problem
+// document and one of these statuses:
 //
 //   - 400: the key is missing or invalid, or the client is unknown; see HTTP.Client.
 //   - 409: the first request is still being handled after Options.Wait, or at once with
@@ -132,7 +141,11 @@ func IsOutcome(status int, header http.Header) bool {
 // http.TimeoutHandler in front of Handler, not behind it. Behind it, its response 503 would free the
 // key while the inner handler runs on.
 //
-// If a handler in front has parsed the body as a form, its values are compared, but not its files.
+// If a handler in front has parsed the body as a form, its values are compared, and of its files the
+// names and sizes. Fields that a handler in front has set stay in the response. A field of next
+// replaces the one of the same name, or is appended if the field is a list, such as Set-Cookie or
+// Vary. Compress in front: next does not get the Accept-Encoding field, since later clients may
+// accept other encodings than the first.
 //
 // next gets the context of the run (fencelock.TokenFrom). Its response is held in memory until it
 // is complete, so next cannot flush or hijack, and informational responses and trailers are not
@@ -157,6 +170,9 @@ func (s *Store) Handler(next http.Handler, cfg *HTTP) http.Handler {
 	if h.cfg.Failed == nil {
 		h.cfg.Failed = func(*http.Request, error) {}
 	}
+	if h.cfg.Unstored == nil {
+		h.cfg.Unstored = unstored
+	}
 	if h.cfg.Keep == nil {
 		h.cfg.Keep = IsOutcome
 	}
@@ -177,13 +193,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	key, ok := headerKey(r.Header.Values("Idempotency-Key"))
-	switch {
-	case len(r.Header.Values("Idempotency-Key")) == 0 && h.cfg.Optional:
+	values := r.Header.Values("Idempotency-Key")
+	if len(values) == 0 && h.cfg.Optional {
 		h.next.ServeHTTP(w, r)
 		return
-	case !ok:
-		problem(w, http.StatusBadRequest, "this request needs one Idempotency-Key of 1 to 255 characters")
+	}
+	key, wrong := headerKey(values)
+	if wrong != "" {
+		problem(w, http.StatusBadRequest, wrong)
 		return
 	}
 	client := h.cfg.Client(r)
@@ -205,11 +222,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // once handles a request with a key.
 func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body []byte) {
-	contents := []string{r.Method, strings.ToLower(h.cfg.Host(r)), target(r), r.Header.Get("Content-Type"), string(body)}
-	if len(r.PostForm) > 0 { // a handler in front has parsed the body as a form
-		contents = append(contents, r.PostForm.Encode())
-	}
-	run, err := h.store.With(Options{Payload: []byte(digest(contents...))}).Begin(r.Context(), key)
+	run, err := h.store.With(Options{Payload: h.payload(r, body)}).Begin(r.Context(), key)
 	if err != nil {
 		h.recall(w, r, err)
 		return
@@ -230,7 +243,7 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 		problem(w, http.StatusInternalServerError, "the outcome of this request is unknown, and another process may have handled it again; retry it with the same Idempotency-Key")
 		return
 	}
-	served.send(w) // what was done, whether it was stored or not
+	served.send(w, false) // what was done, whether it was stored or not
 }
 
 // unfinished returns an error if the context of a handler ended before it returned.
@@ -248,13 +261,13 @@ func (h *handler) settle(run *Run, served *reply, cut, ended error, kept bool) e
 	case kept && cut != nil:
 		return errors.Join(run.end(record{State: noResult}), cut)
 	case kept:
-		return run.Complete(served.encode())
+		return run.Complete(served.encode(h.cfg.Unstored))
 	case incomplete != nil:
 		return errors.Join(run.Fail(incomplete), incomplete)
 	case !h.cfg.Keep(served.Status, served.Header):
 		return cmp.Or(run.Fail(errAgain), errAgain)
 	}
-	return run.Complete(served.encode())
+	return run.Complete(served.encode(h.cfg.Unstored))
 }
 
 // recall answers a request that is not handled: with the stored response, or with a refusal.
@@ -262,7 +275,7 @@ func (h *handler) recall(w http.ResponseWriter, r *http.Request, err error) {
 	if over, ok := errors.AsType[*DoneError](err); ok && over.Err == nil {
 		var stored *reply
 		if stored, err = decodeReply(over.Result); err == nil {
-			stored.send(w)
+			stored.send(w, true)
 			return
 		}
 	}
@@ -281,15 +294,6 @@ func (h *handler) recall(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// target returns the path and query that the client sent, even if a handler in front has stripped a
-// prefix.
-func target(r *http.Request) string {
-	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
-		return u.RequestURI()
-	}
-	return r.URL.RequestURI()
-}
-
 // errAgain ends a run whose response is not stored.
 var errAgain = errors.New("idempotent: the response is not stored")
 
@@ -302,6 +306,8 @@ func (h *handler) serve(r *http.Request, body []byte) *recorder {
 			_ = form.RemoveAll() // left-over files are no reason to handle the request again
 		}
 	}()
+	r.Header = r.Header.Clone()
+	r.Header.Del("Accept-Encoding") // the response is for later clients, too
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	w := &recorder{method: r.Method, header: http.Header{}}
 	h.next.ServeHTTP(w, r)
@@ -318,14 +324,4 @@ func problem(w http.ResponseWriter, status int, detail string) {
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
 	}{http.StatusText(status), status, detail})
-}
-
-// digest returns the SHA-256 of texts, each preceded by its length.
-func digest(texts ...string) string {
-	h := sha256.New()
-	for _, t := range texts {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(t))))
-		h.Write([]byte(t))
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

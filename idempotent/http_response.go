@@ -1,37 +1,103 @@
 package idempotent
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/gob"
 	"fmt"
+	"io"
 	"net/http"
+	"net/textproto"
+	"slices"
 	"strconv"
+	"strings"
 )
 
-// reply is a response in its stored form.
+// unstored is the default of HTTP.Unstored.
+var unstored = []string{
+	"Set-Cookie", "Date", "Age", "Server-Timing", "Ratelimit", "Ratelimit-Policy", "Request-Id",
+	"X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate", "Traceresponse",
+}
+
+// hopByHop are fields about one connection.
+var hopByHop = []string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// lists are response fields that may occur several times, or that handlers in front commonly set
+// along with their own.
+var lists = []string{
+	"Access-Control-Expose-Headers", "Allow", "Content-Security-Policy", "Link", "Ratelimit",
+	"Ratelimit-Policy", "Server-Timing", "Set-Cookie", "Vary", "Via", "Warning", "Www-Authenticate",
+}
+
+// reply is a response.
 type reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// encode returns a gob. Header values need not be UTF-8, which rules out JSON.
-func (p *reply) encode() []byte {
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(p); err != nil {
-		panic(err) // numbers, strings and bytes always encode
+// encode returns the stored form, an HTTP/1.1 response without the fields that are not stored.
+func (p *reply) encode(unstored []string) []byte {
+	header := http.Header{}
+	for name, values := range p.Header {
+		same := func(other string) bool { return strings.EqualFold(name, other) }
+		if !slices.ContainsFunc(unstored, same) && !slices.ContainsFunc(hopByHop, same) {
+			for _, value := range values {
+				header[name] = append(header[name], printable(value))
+			}
+		}
 	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", p.Status, http.StatusText(p.Status))
+	_ = header.Write(&b) // a bytes.Buffer does not fail
+	b.WriteString("\r\n")
+	b.Write(p.Body)
 	return b.Bytes()
 }
 
-func decodeReply(data []byte) (*reply, error) {
-	p := new(reply)
-	return p, gob.NewDecoder(bytes.NewReader(data)).Decode(p)
+// printable replaces the bytes that a field value must not have.
+func printable(value string) string {
+	b := []byte(value)
+	for i, c := range b {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			b[i] = ' '
+		}
+	}
+	return string(b)
 }
 
-func (p *reply) send(w http.ResponseWriter) {
+// decodeReply decodes a stored response.
+func decodeReply(data []byte) (*reply, error) {
+	in := bufio.NewReader(bytes.NewReader(data))
+	head := textproto.NewReader(in)
+	line, err := head.ReadLine()
+	if err != nil {
+		return nil, fmt.Errorf("idempotent: the stored response has no status: %w", err)
+	}
+	p := new(reply)
+	if _, err := fmt.Sscanf(line, "HTTP/1.1 %3d", &p.Status); err != nil || p.Status < 100 {
+		return nil, fmt.Errorf("idempotent: the stored response begins with %.40q", line)
+	}
+	header, err := head.ReadMIMEHeader()
+	if err != nil {
+		return nil, fmt.Errorf("idempotent: the stored response has an invalid header: %w", err)
+	}
+	p.Header = http.Header(header)
+	p.Body, err = io.ReadAll(in)
+	return p, err
+}
+
+// send sends the response. Fields that are lists are added to those of handlers in front.
+func (p *reply) send(w http.ResponseWriter, replayed bool) {
 	for name, values := range p.Header {
+		if slices.Contains(lists, http.CanonicalHeaderKey(name)) {
+			values = append(slices.Clip(w.Header()[name]), values...)
+		}
 		w.Header()[name] = values
+	}
+	if replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
 	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(p.Body) // the client may have closed the connection

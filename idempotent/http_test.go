@@ -1,10 +1,8 @@
 package idempotent_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,10 +111,11 @@ func TestHTTP(t *testing.T) {
 	url := serve(t, newStore(&idempotent.Config{MaxResult: 1000}), next, &idempotent.HTTP{MaxBody: 5000})
 	long := strings.Repeat("x", 2000)
 	for _, q := range []request{
-		{status: 400, want: "needs one Idempotency-Key"},
-		{key: `"`, status: 400}, {key: `""`, status: 400}, {key: `"a`, status: 400}, {key: `a b`, status: 400}, {key: `"a", "b"`, status: 400},
+		{status: 400, want: "needs an Idempotency-Key"},
+		{key: `"`, status: 400, want: "not one quoted string"}, {key: `""`, status: 400, want: "0 characters"}, {key: `"a`, status: 400}, {key: `"a", "b"`, status: 400, want: "not one quoted string"},
+		{key: `a b`, status: 400, want: "must be in double quotes"}, {key: `a,b`, status: 400, want: "must be in double quotes"}, {key: `a"b`, status: 400, want: "must be in double quotes"}, {key: `a\b`, status: 400, want: "must be in double quotes"},
 		{key: `"a\x"`, status: 400}, {key: `"a" ` + "x", status: 400}, {key: `"a";`, status: 400}, {key: `"a";V=1`, status: 400}, {key: `"a" ;v=1`, status: 400}, {key: `"a";v="`, status: 400}, {key: `a;v=1`, status: 400},
-		{key: "ä", status: 400}, {key: strings.Repeat("k", 256), status: 400},
+		{key: "ä", status: 400, want: "not printable ASCII"}, {key: `"ä"`, status: 400, want: "not printable ASCII"}, {key: "\xff", status: 400, want: "not printable ASCII"}, {key: strings.Repeat("k", 256), status: 400, want: "256 characters"},
 		{key: `"one"`, body: "tea", status: 201, want: "order 1: tea"},
 		{key: `"one"`, body: "tea", status: 201, want: "order 1: tea"},
 		{key: `one`, body: "tea", status: 201, want: "order 1: tea"}, // without quotes it is the same
@@ -220,15 +219,8 @@ func TestHTTPTakenOver(t *testing.T) {
 			t.Errorf("%d records, %v", len(list), err)
 			return
 		}
-		kept := bytes.NewBufferString(`{"state":"done","owner":"another","token":1,"payload":` + payloadOf(t, list[0]) + "}\n")
-		answer := struct {
-			Status int
-			Body   []byte
-		}{http.StatusAccepted, []byte("other")}
-		if err := gob.NewEncoder(kept).Encode(answer); err != nil {
-			t.Error(err)
-		}
-		if _, err := records.Swap(context.Background(), list[0].Key, kept.Bytes(), list[0].Version, 0); err != nil {
+		kept := `{"state":"done","owner":"another","token":1,"payload":` + payloadOf(t, list[0]) + "}\nHTTP/1.1 202 Accepted\r\n\r\nother"
+		if _, err := records.Swap(context.Background(), list[0].Key, []byte(kept), list[0].Version, 0); err != nil {
 			t.Error(err)
 		}
 	})
