@@ -124,5 +124,6 @@ func (c *cancelled) again(t *testing.T, i int64) bool {
 func numbered(ctx context.Context, i int64) *http.Request {
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("tea"))
 	r.Header.Set("Idempotency-Key", fmt.Sprint("request", i))
+	r.Header.Set("Authorization", "alice")
 	return r
 }

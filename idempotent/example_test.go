@@ -75,6 +75,7 @@ func ExampleStore_Handler() {
 	for range 2 {
 		r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader("tea"))
 		r.Header.Set("Idempotency-Key", `"8e03978e-40d5-43e8-bc93-6894a57f9324"`)
+		r.Header.Set("Authorization", "Bearer of-alice")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		fmt.Println(w.Code, w.Body)

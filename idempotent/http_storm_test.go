@@ -193,8 +193,7 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 // TestHTTPStorm sends many requests with random hang-ups, cut bodies, timeouts, panics and duplicates
 // to four servers: the runs of a key never overlap, no retry gets an answer that its handler did not
 // finish, and nothing runs after a retry got an answer.
-func TestHTTPStorm(t *testing.T) {
-	t.Parallel()
+func TestHTTPStorm(t *testing.T) { // not in parallel: other tests have limits of time
 	orders, each := 150, 10
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		orders = 10_000
