@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,7 +19,6 @@ type request struct {
 	ticket ticket
 	record record
 	file   *os.File      // the ticket's file; nil if there is none
-	dir    string        // the ticket's directory
 	fresh  []*os.File    // numbers that must be durable before a grant is returned
 	closed int64         // the end of the minimum hold among them; 0 if there is none
 	bell   chan struct{} // signals that the way may be clear
@@ -106,7 +104,7 @@ func (r *request) attempt(ctx context.Context) (*blocker, driver.Grant, error) {
 		return o, driver.Grant{}, err
 	}
 	if r.Mode == driver.Shared {
-		r.engine.bells.wake(g.path, r.ticket.seq) // waiters may be able to share the lock
+		r.engine.bells.wake(r.Name, r.ticket.seq) // waiters may be able to share the lock
 	}
 	return nil, h.grant, r.confirm(ctx, h)
 }
@@ -240,7 +238,7 @@ func (r *request) take(g *nameLock, q *queue) (_ *hold, err error) {
 		return nil, err
 	}
 	h := &hold{
-		holds: &r.engine.holds, name: r.Name, dir: g.path, base: r.ticket.fileName(), lock: lock, file: r.file, lost: r.OnLost,
+		holds: &r.engine.holds, name: r.Name, dir: g.place, base: r.ticket.fileName(), lock: lock, file: r.file, lost: r.OnLost,
 		grant: driver.Grant{Owner: r.ticket.owner, Token: done.Token, Floor: q.floor(done.Token), Sent: done.Since, TTL: r.TTL},
 	}
 	r.file = nil // the hold owns it now
@@ -274,17 +272,17 @@ func (r *request) settleIn(g *nameLock, q *queue, done *record) (err error) {
 		if r.file, err = g.createTicket(t, done); err != nil {
 			return err
 		}
-		r.ticket, r.dir = t, g.path
+		r.ticket = t
 		r.engine.bells.add(t.owner, nil)
 		return nil
 	}
 	if err := writeRecord(r.file, done); err != nil {
 		return err
 	}
-	if err := g.root.Rename(r.ticket.fileName(), t.fileName()); err != nil {
+	if err := g.rename(r.ticket.fileName(), t.fileName()); err != nil {
 		return err
 	}
-	unhang(&g.folder, t.owner, r.fifo)
+	unhang(g.folder, t.owner, r.fifo)
 	r.ticket, r.fifo = t, nil
 	return nil
 }
@@ -297,13 +295,13 @@ func (r *request) join(g *nameLock, q *queue) error {
 	}
 	t := r.ticket
 	t.seq = q.last + 1
-	fifo := r.engine.bells.hang(&g.folder, t.owner)
+	fifo := r.engine.bells.hang(g.folder, t.owner)
 	f, err := g.createTicket(t, &r.record)
 	if err != nil {
-		unhang(&g.folder, t.owner, fifo)
+		unhang(g.folder, t.owner, fifo)
 		return err
 	}
-	r.ticket, r.file, r.fifo, r.dir = t, f, fifo, g.path
+	r.ticket, r.file, r.fifo = t, f, fifo
 	r.engine.bells.add(t.owner, r.bell)
 	if fifo != nil {
 		go listen(fifo, r.bell)
@@ -324,14 +322,21 @@ func (r *request) quit() {
 	if r.file == nil {
 		return
 	}
-	_ = os.Remove(filepath.Join(r.dir, r.ticket.fileName())) // if it fails, the next process that finds it dead removes it
+	d, err := r.engine.dir.open(encode(r.Name))
+	if err == nil {
+		defer d.close()
+		_ = d.remove(r.ticket.fileName()) // if it fails, the next process that finds it dead removes it
+	}
 	_ = flock(r.file, unlock)
 	r.file.Close()
-	if r.fifo != nil {
-		_ = os.Remove(filepath.Join(r.dir, bellOf(r.ticket.owner)))
+	if err == nil {
+		unhang(d, r.ticket.owner, r.fifo)
+	} else {
 		r.fifo.Close()
 	}
 	r.engine.bells.drop(r.ticket.owner)
-	r.engine.bells.wake(r.dir, r.ticket.seq)
+	if err == nil {
+		r.engine.bells.wakeIn(d, r.ticket.seq)
+	}
 	r.file, r.fifo, r.ticket.seq = nil, nil, noPlace
 }

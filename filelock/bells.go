@@ -3,13 +3,13 @@ package filelock
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"sync"
 )
 
 // bells wake the waiters of a directory: a waiter of this process through a channel, a waiter of
 // another process through a FIFO beside its ticket.
 type bells struct {
+	dir  *directory
 	deaf bool // for tests: receives no notifications of other processes; set before the first use
 
 	mu  sync.Mutex               // guards own
@@ -38,10 +38,18 @@ func (b *bells) drop(owner string) {
 	delete(b.own, owner)
 }
 
-// wake notifies the first waiter behind a place in the queue, because its way may be clear now. It
+// wake is wakeIn for a name.
+func (b *bells) wake(name string, behind int64) {
+	if d, err := b.dir.open(encode(name)); err == nil {
+		b.wakeIn(d, behind)
+		d.close()
+	}
+}
+
+// wakeIn notifies the first waiter behind a place in the queue, because its way may be clear now. It
 // skips dead and frozen waiters. A release therefore costs the same however many wait.
-func (b *bells) wake(dir string, behind int64) {
-	all, _, _ := listTickets(dir)
+func (b *bells) wakeIn(d *folder, behind int64) {
+	all, _, _ := d.listTickets()
 	for _, t := range all {
 		if t.held || t.seq <= behind {
 			continue
@@ -50,7 +58,7 @@ func (b *bells) wake(dir string, behind int64) {
 			ringOwn(bell)
 			return
 		}
-		if wakeOther(dir, t) {
+		if wakeOther(d, t) {
 			return
 		}
 	}
@@ -67,14 +75,14 @@ func ringOwn(bell chan<- struct{}) {
 // wakeOther notifies a waiter of another process, and reports whether it is alive and not frozen. A
 // frozen one is notified too, so that it reacts when it is resumed, but the next in line need not
 // wait for that.
-func wakeOther(dir string, t ticket) bool {
-	f, err := os.OpenFile(filepath.Join(dir, t.fileName()), os.O_RDONLY|nonblock, 0)
+func wakeOther(d *folder, t ticket) bool {
+	f, err := d.openFile(t.fileName(), os.O_RDONLY)
 	if err != nil || !errors.Is(flock(f, lockShared), errBusy) {
 		f.Close()
 		return false
 	}
 	defer f.Close()
-	ring(filepath.Join(dir, bellOf(t.owner)))
+	d.ring(bellOf(t.owner))
 	r, _, _ := readRecord(f)
 	return !isPaused(f, r)
 }

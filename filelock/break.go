@@ -47,7 +47,7 @@ func (e *Engine) breaks(ctx context.Context, b *breakOp) (int64, error) {
 	case err != nil:
 		return 0, e.dir.unavailable(err)
 	}
-	defer e.bells.wake(e.dir.gate(name).path, 0)
+	defer e.bells.wake(name, 0)
 	return b.token, b.finish(ctx)
 }
 
@@ -114,11 +114,11 @@ func (b *breakOp) begin(ctx context.Context) error {
 		if r, _, err := readRecord(b.broken[i]); err == nil && r.Machine == machine() {
 			b.pids = append(b.pids, r.Process)
 		}
-		if f, err := g.root.OpenFile(t.fileName(), os.O_WRONLY|nonblock, 0); err == nil {
+		if f, err := g.openFile(t.fileName(), os.O_WRONLY); err == nil {
 			appendEnding(f, end)
 			f.Close()
 		}
-		if err := g.root.Remove(t.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := g.remove(t.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -216,3 +216,38 @@ func TestMissingTokenFileIsCoveredByTheClock(t *testing.T) {
 		t.Errorf("token %d after %d", next.Token, l.Token)
 	}
 }
+
+// TestDirectoryReplacedAsAWhole: with another directory in place of that of all locks, new clients
+// use the new one, and the holder in the old one is told that its lock is lost.
+func TestDirectoryReplacedAsAWhole(t *testing.T) {
+	t.Parallel()
+	for _, poll := range []bool{false, true} {
+		dir := filepath.Join(tempDir(t), "locks")
+		e := filelock.New(dir, &filelock.Config{Poll: poll})
+		lost := make(chan error, 1)
+		req := request("a")
+		req.OnLost = func(err error) { lost <- err }
+		l := leaseOf("a", acquire(t, e, req))
+		if err := os.Rename(dir, dir+".old"); err != nil {
+			t.Fatal(err)
+		}
+		other := filelock.New(dir, nil)
+		next := hold(t, other, "a")
+		if err := await(t, lost, "the loss"); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("cause: %v", err)
+		}
+		if errs := e.Renew(t.Context(), []driver.Lease{l}); !errors.Is(errs[0], driver.ErrNotHeld) {
+			t.Errorf("renew: %v", errs[0])
+		}
+		if err := e.Release(t.Context(), l); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("release: %v", err)
+		}
+		if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("beside the new holder: %v", err)
+		}
+		if next.Token <= l.Token {
+			t.Errorf("token %d after %d", next.Token, l.Token)
+		}
+		release(t, other, next)
+	}
+}

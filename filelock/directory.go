@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/fencelock/fencelock/driver"
@@ -24,9 +23,18 @@ type directory struct {
 	pass func(what string) // for tests: called where other processes may interleave
 }
 
-// below returns a folder below the directory; without elements, the directory itself.
-func (d *directory) below(elem ...string) folder {
-	return folder{path: filepath.Join(append([]string{d.path}, elem...)...), perm: &d.perm}
+// open opens a folder below the directory; without elements, the directory itself.
+func (d *directory) open(elem ...string) (*folder, error) {
+	at, err := openDirectory(d.path, &d.perm)
+	for _, base := range elem {
+		if err != nil {
+			return nil, err
+		}
+		above := at
+		at, err = above.sub(base)
+		above.close()
+	}
+	return at, err
 }
 
 // fileSystem is statFS; tests replace it.
@@ -48,20 +56,30 @@ func (d *directory) ready(ctx context.Context, create bool) error {
 		return err
 	}
 	if create {
-		if err := d.perm.makeDirs(); err != nil {
+		if err := makeDirectory(d.path, &d.perm); err != nil {
 			return d.unavailable(err)
 		}
 	}
-	system, network, err := fileSystem(d.path)
-	switch {
-	case os.IsNotExist(err) && !create:
+	top, err := d.open()
+	if os.IsNotExist(err) && !create {
 		return nil
+	}
+	if err != nil {
+		return d.unavailable(err)
+	}
+	defer top.close()
+	system, network, err := fileSystem(top.f)
+	switch {
 	case err != nil:
 		return d.unavailable(err)
 	case network && !d.network:
 		return fmt.Errorf("%w: %q is on a network file system (%s), where flock is not reliable; choose a local directory, or set AllowNetwork", driver.ErrUnsupported, d.path, system)
 	}
-	if err := d.perm.check(); err != nil {
+	info, err := top.f.Stat()
+	if err == nil {
+		err = d.perm.check(info)
+	}
+	if err != nil {
 		return d.unavailable(err)
 	}
 	d.checked = true

@@ -75,10 +75,10 @@ func New(dir string, cfg *Config) *Engine {
 	}
 	e := &Engine{
 		dir:       directory{path: dir, perm: newPerm(dir, cfg.Group), network: cfg.AllowNetwork},
-		bells:     bells{own: map[string]chan struct{}{}},
 		breakWait: cmp.Or(cfg.BreakWait, 2*time.Second),
 	}
-	e.holds = holds{bells: &e.bells, watcher: watcher{poll: cfg.Poll, top: dir}, byOwner: map[string]*hold{}}
+	e.bells = bells{dir: &e.dir, own: map[string]chan struct{}{}}
+	e.holds = holds{dir: &e.dir, bells: &e.bells, watcher: watcher{poll: cfg.Poll, top: dir}, byOwner: map[string]*hold{}}
 	e.sweeper.dir, e.records.dir = &e.dir, &e.dir
 	return e
 }
@@ -147,7 +147,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	err := e.resize(ctx, name, limit)
 	switch {
 	case err == nil:
-		e.bells.wake(e.dir.gate(name).path, 0)
+		e.bells.wake(name, 0)
 		return nil
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return fmt.Errorf("resize %q: %w", name, err)
@@ -165,5 +165,5 @@ func (e *Engine) resize(ctx context.Context, name string, limit int) error {
 	if err := g.writeNew(limitFile, formatNumber(int64(limit))); err != nil {
 		return err
 	}
-	return syncDir(e.dir.path)
+	return g.up.sync()
 }

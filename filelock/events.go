@@ -75,7 +75,7 @@ func (w *watch) close() {
 func (w *watch) followOnly(names []string) {
 	dirs := map[string]bool{w.dir.path: true, filepath.Join(w.dir.path, usedDir): true}
 	for _, name := range names {
-		dirs[w.dir.gate(name).path] = true
+		dirs[w.dir.gate(name).place] = true
 	}
 	for dir, s := range w.subs {
 		if !dirs[dir] {

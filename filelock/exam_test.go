@@ -20,7 +20,11 @@ func TestMain(m *testing.M) {
 		"files": func(dir string) driver.Engine { return closing{filelock.New(dir, nil)} },
 		"poll":  func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Poll: true}) },
 		"full":  func(dir string) driver.Engine { return filelock.New(fill(dir), nil) },
-		"user":  func(dir string) driver.Engine { return filelock.New(dir, nil) },
+		"mask":  func(dir string) driver.Engine { return filelock.New(dir, maskAll(&filelock.Config{})) },
+		"mask 65534": func(dir string) driver.Engine {
+			return filelock.New(dir, maskAll(&filelock.Config{Group: "65534"}))
+		},
+		"user": func(dir string) driver.Engine { return filelock.New(dir, nil) },
 	}
 	for _, step := range []string{"begin", "floor", "opened", "entered", "locked", "renamed"} {
 		kinds["sweep at "+step] = func(dir string) driver.Engine { return sweeper{filelock.New(dir, nil), step} }

@@ -1,5 +1,7 @@
 package filelock
 
+import "os"
+
 // What tests see of the inside.
 var (
 	Encode      = encode
@@ -22,7 +24,7 @@ func ParseTicket(base string) (limit, weight int, ok bool) {
 // SetFileSystem replaces the answer to what file system a directory is on.
 func SetFileSystem(fn func(dir string) (string, bool, error)) (restore func()) {
 	old := fileSystem
-	fileSystem = fn
+	fileSystem = func(dir *os.File) (string, bool, error) { return fn(dir.Name()) }
 	return func() { fileSystem = old }
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -26,15 +26,44 @@ var errGate = errors.New("a process has kept the directory lock for a long time"
 // needed to change the name. Everything that decides who holds and who waits happens under it. One
 // goroutine uses it.
 type nameLock struct {
-	folder
-	dir    *directory
-	name   string // empty for a directory of records
-	inside bool   // the folder is locked
+	*folder         // nil while it is not open
+	up      *folder // the directory that contains it
+	dir     *directory
+	above   []string // the path of up below the engine's directory
+	base    string   // the folder's name in up
+	place   string   // the folder's path
+	name    string   // empty for a directory of records
+	inside  bool     // the folder is locked
 }
 
 // gate returns the nameLock of a name. Nothing has been opened yet.
 func (d *directory) gate(name string) *nameLock {
-	return &nameLock{folder: d.below(encode(name)), dir: d, name: name}
+	return d.gateOf(name, encode(name))
+}
+
+// gateOf is gate for the folder of the name, or for a folder without a name: base in the directory
+// above.
+func (d *directory) gateOf(name, base string, above ...string) *nameLock {
+	place := filepath.Join(append(append([]string{d.path}, above...), base)...)
+	return &nameLock{dir: d, above: above, base: base, place: place, name: name}
+}
+
+// open opens the folder.
+func (g *nameLock) open() (err error) {
+	if g.up, err = g.dir.open(g.above...); err != nil {
+		return err
+	}
+	if g.folder, err = g.up.sub(g.base); err != nil {
+		g.close()
+	}
+	return err
+}
+
+// close closes the folder, if it is open.
+func (g *nameLock) close() {
+	g.folder.close()
+	g.up.close()
+	g.folder, g.up = nil, nil
 }
 
 // enter takes the directory lock of a name. With create it creates the name's folder; otherwise the
@@ -74,8 +103,9 @@ func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duratio
 			return err
 		}
 		if time.Since(start) > patience {
+			err := g.stuck()
 			g.close()
-			return g.stuck()
+			return err
 		}
 		if !pause.Wait(ctx) {
 			g.close()
@@ -98,10 +128,10 @@ func (g *nameLock) longestPause() time.Duration {
 // try takes the directory lock if it is free. A folder that was replaced meanwhile counts as busy:
 // the next attempt uses its successor.
 func (g *nameLock) try(create bool) error {
-	if g.f == nil {
+	if g.folder == nil {
 		err := g.open()
 		if create && errors.Is(err, fs.ErrNotExist) {
-			if err := g.makeFolder(); err != nil {
+			if err := g.make(); err != nil {
 				return err
 			}
 			err = g.open()
@@ -123,43 +153,46 @@ func (g *nameLock) try(create bool) error {
 	return err
 }
 
-// makeFolder creates the folder of the name. Callers that need it durable must sync the directory
-// above.
-func (g *nameLock) makeFolder() error {
-	if err := g.perm.makeDirs(); err != nil {
+// make creates the folder in the directory above. Callers that need it durable must sync that
+// directory.
+func (g *nameLock) make() error {
+	if err := makeDirectory(g.dir.path, &g.dir.perm); err != nil {
 		return err
 	}
-	if err := g.perm.mkdir(g.path); err != nil && !errors.Is(err, fs.ErrExist) {
+	up, err := g.dir.open(g.above...)
+	if err != nil {
+		return err
+	}
+	defer up.close()
+	if err := up.mkdir(g.base); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
-// check verifies, under the directory lock, that this is the current folder and that its owner is
-// trusted.
+// check verifies, under the directory lock, that this is the current folder.
 func (g *nameLock) check(create bool) error {
-	gone, err := vanished(g.f, g.path)
-	if err != nil {
-		return err
-	}
+	gone, err := vanished(g.f, g.place)
 	if gone {
-		if isLink(g.path) {
-			return fmt.Errorf("%w: %q is a symbolic link; remove it", driver.ErrConfig, g.path)
-		}
 		return errBusy
 	}
-	if err := g.perm.owned(g.f); err != nil || !create {
-		return err
+	if err == nil && create {
+		_, err = g.stat(nameFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = g.writeNew(nameFile, []byte(g.name))
+		}
 	}
-	return g.label()
+	return err
 }
 
-// label stores the exact name in the folder, for List: a long name is encoded as a hash.
-func (g *nameLock) label() error {
-	if _, err := g.root.Lstat(nameFile); !errors.Is(err, fs.ErrNotExist) {
-		return err
+// label returns the name that is stored in the folder base, for List: a long name is encoded as a
+// hash.
+func (d *folder) label(base string) (string, error) {
+	b, err := d.read(nameFile, maxEncoded*3) // longer than any name
+	if err == nil && encode(string(b)) != base {
+		err = fmt.Errorf("%w: %q %w: remove it, and the next acquisition of the name writes it again", driver.ErrUnavailable, d.pathOf(nameFile), errDamaged)
 	}
-	return g.writeNew(nameFile, []byte(g.name))
+	return string(b), err
 }
 
 // leave releases the directory lock, if it is held, and closes the folder.
@@ -172,11 +205,10 @@ func (g *nameLock) leave() {
 // stuck returns the error that says who has the directory lock, if the system reports it.
 func (g *nameLock) stuck() error {
 	by := ""
-	if f, err := os.Open(g.path); err == nil {
-		if pids, _ := flockOwners(f); len(pids) > 0 {
+	if g.folder != nil {
+		if pids, _ := flockOwners(g.f); len(pids) > 0 {
 			by = fmt.Sprintf(" (pid %d; is it stopped?)", pids[0])
 		}
-		f.Close()
 	}
-	return fmt.Errorf("%w: %q: %w%s", driver.ErrUnavailable, g.path, errGate, by)
+	return fmt.Errorf("%w: %q: %w%s", driver.ErrUnavailable, g.place, errGate, by)
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -172,4 +173,58 @@ func TestBreakOfAnotherUsersFrozenHolder(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || !oneLineWith(err, "another user's process", "root") || strings.Contains(err.Error(), "%!") {
 		t.Errorf("got %v, want ErrUnavailable that says who can end the holder", err)
 	}
+}
+
+// maskAll sets a umask that removes all rights, for this process.
+func maskAll(cfg *filelock.Config) *filelock.Config {
+	syscall.Umask(0o777)
+	return cfg
+}
+
+// What is created under a umask that removes all rights can be used afterwards, by processes
+// without the powers of root.
+func TestUmaskThatRemovesAllRights(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"mask", "mask 65534"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			top := tempDir(t)
+			must(t, os.Chmod(top, 0o777))
+			dir := filepath.Join(top, "a", "b", "locks")
+			one := startAs(t, 65533, kind, dir)
+			other := startAs(t, 65533, kind, dir)
+			l := hold(t, one, "a")
+			granted := queueUp(t, t.Context(), other, "a")
+			bells, _ := filepath.Glob(filepath.Join(dir, "a", "bell.*"))
+			if len(bells) != 1 && runtime.GOOS == "linux" {
+				t.Errorf("%d FIFOs of a waiter", len(bells))
+			}
+			if all, err := one.List(t.Context(), driver.Query{}); err != nil || len(all) != 1 || len(all[0].Holders) != 1 || len(all[0].Waiters) != 1 {
+				t.Errorf("List: %+v, %v", all, err)
+			}
+			release(t, one, l)
+			release(t, other, leaseOf("a", await(t, granted, "the lock")))
+			if err := one.Resize(t.Context(), "a", 3); err != nil {
+				t.Error(err)
+			}
+			if closed := closedToOwner(t, top); closed != nil {
+				t.Errorf("left: %q", closed)
+			}
+		})
+	}
+}
+
+// closedToOwner lists what its owner could not use below dir.
+func closedToOwner(t *testing.T, dir string) (closed []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().Perm()&0o600 != 0o600 {
+			closed = append(closed, fmt.Sprintf("%s has mode %v", path, info.Mode()))
+		}
+		return nil
+	}))
+	return closed
 }

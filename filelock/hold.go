@@ -19,6 +19,7 @@ const letGoAfter = time.Second
 // holds are the acquisitions of this process in one directory. A lost hold stays among them until
 // its Release, which then returns ErrNotHeld.
 type holds struct {
+	dir     *directory
 	bells   *bells
 	watcher watcher // reports changes of the holds' files
 
@@ -118,7 +119,7 @@ func (h *hold) check() {
 	if _, broken := errors.AsType[*brokenError](cause); broken {
 		time.AfterFunc(letGoAfter, func() {
 			h.letGo()
-			h.holds.bells.wake(h.dir, 0)
+			h.holds.bells.wake(h.name, 0)
 		})
 	}
 }
@@ -190,21 +191,27 @@ func (h *hold) release() error {
 	gone := h.closed || h.standing() != nil
 	h.told = true // a pending event must not report a loss
 	inherited := h.inherited
+	d, err := h.holds.dir.open(encode(h.name))
+	defer d.close()
 	if !h.closed && !inherited {
 		if !gone {
 			appendEnding(h.file, ending{End: "released"})
 		}
 		_ = flock(h.lock, unlock)
-		err := os.Remove(h.pathOf(h.base))
+		if err == nil {
+			err = d.remove(h.base)
+		}
 		gone = gone || errors.Is(err, fs.ErrNotExist) // broken at the same moment
 	}
 	h.mu.Unlock()
 	h.letGo()
-	if !gone && inherited {
-		h.leave()
+	if !gone && inherited && d != nil {
+		h.leave(d)
 	}
 	h.holds.bells.drop(h.grant.Owner)
-	h.holds.bells.wake(h.dir, 0)
+	if d != nil {
+		h.holds.bells.wakeIn(d, 0)
+	}
 	if gone {
 		return fmt.Errorf("release %q: %w", h.name, driver.ErrNotHeld)
 	}
@@ -213,14 +220,14 @@ func (h *hold) release() error {
 
 // leave removes the ticket of a hold that children inherited, unless one of them still keeps it
 // locked. Then the ticket stays as long as they run.
-func (h *hold) leave() {
-	f, err := os.OpenFile(h.pathOf(h.base), os.O_RDWR|nonblock, 0)
+func (h *hold) leave(d *folder) {
+	f, err := d.openFile(h.base, os.O_RDWR)
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	if flock(f, lockShared) == nil {
 		appendEnding(f, ending{End: "released"})
-		os.Remove(h.pathOf(h.base))
+		_ = d.remove(h.base)
 	}
 }

@@ -23,20 +23,29 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		Grant:  "allow this user to write there, or choose a directory that this user may write to"}
 	findings, ended := t.Run(ctx)
 	for _, name := range t.Names() {
-		g, _ := e.records.shard(name)
-		_ = os.Remove(g.pathOf(recordFile(name)))
-		lock := e.dir.gate(name)
-		lock.unmark()
-		_ = os.RemoveAll(lock.path) // no other process knows the name
+		e.forget(name)
 	}
 	if ended != nil {
 		return nil, e.dir.unavailable(ended)
 	}
-	info, err := os.Stat(e.dir.path)
+	info, err := lookUp(e.dir.path)
 	if err != nil { // the directory could not be created, as the findings say
 		return findings, nil
 	}
 	return append(findings, e.dir.inspect(info)), nil
+}
+
+// forget removes all files of a probe name, which no other process knows.
+func (e *Engine) forget(name string) {
+	if g, _ := e.records.shard(name); g.open() == nil {
+		_ = g.remove(recordFile(name))
+		g.close()
+	}
+	if g := e.dir.gate(name); g.open() == nil {
+		g.unmark()
+		_ = g.up.removeDir(g.base)
+		g.close()
+	}
 }
 
 // inspect checks who may use the directory and who may damage it.

@@ -5,11 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -118,9 +114,7 @@ func (s *view) addForeign(g *nameLock) {
 	h := driver.Holder{Foreign: true, Identity: driver.Identity{Host: machine()}}
 	if pids, _ := flockOwners(f); len(pids) > 0 {
 		h.PID = pids[0]
-		if comm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.PID), "comm")); err == nil {
-			h.Note = strings.TrimSpace(string(comm))
-		}
+		h.Note = commandOf(h.PID)
 	}
 	s.Holders = append(s.Holders, h)
 }

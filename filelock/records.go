@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +72,7 @@ func (r *records) shard(key string) (g *nameLock, i int) {
 
 // gate returns the nameLock of a directory of records, which has no lock name.
 func (r *records) gate(i int) *nameLock {
-	return &nameLock{folder: r.dir.below(recordsDir, strconv.FormatInt(int64(i), 16)), dir: r.dir}
+	return r.dir.gateOf("", strconv.FormatInt(int64(i), 16), recordsDir)
 }
 
 // recordFile returns the name of a record's file. Temporary files have other names.
@@ -96,12 +94,9 @@ func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, nil
 	}
-	if err == nil {
-		err = r.dir.perm.owned(g.f)
-	}
 	var rec stored
 	if err == nil {
-		rec, err = readStored(&g.folder, recordFile(key))
+		rec, err = readStored(g.folder, recordFile(key))
 	}
 	if err != nil {
 		return driver.Record{}, r.dir.unavailable(err)
@@ -114,15 +109,10 @@ func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 
 // readStored reads a record's file. If there is none, it returns an empty record.
 func readStored(d *folder, base string) (stored, error) {
-	f, err := d.openFile(base, 0)
+	b, err := d.read(base, 2*driver.MaxRecord) // records are never longer
 	if errors.Is(err, fs.ErrNotExist) {
 		return stored{}, nil
 	}
-	if err != nil {
-		return stored{}, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 2*driver.MaxRecord)) // records are never longer
 	if err != nil {
 		return stored{}, err
 	}
@@ -147,7 +137,7 @@ func (r *records) Swap(ctx context.Context, key string, value []byte, version st
 	}
 	defer g.leave()
 	now := time.Now()
-	old, err := readStored(&g.folder, recordFile(key))
+	old, err := readStored(g.folder, recordFile(key))
 	switch {
 	case err != nil:
 		return "", r.dir.unavailable(err)
@@ -190,14 +180,18 @@ func (r *records) enter(ctx context.Context, g *nameLock) error {
 
 // makeDir creates a directory of records, durably, with all parents up to the engine's directory.
 func (r *records) makeDir(g *nameLock) error {
-	if err := r.dir.perm.makeDirs(); err != nil {
-		return err
-	}
-	for _, dir := range []string{filepath.Dir(g.path), g.path} {
-		if err := r.dir.perm.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+	all := r.dir.gateOf("", recordsDir)
+	for _, dir := range []*nameLock{all, g} {
+		if err := dir.make(); err != nil {
 			return err
 		}
-		if err := syncDir(filepath.Dir(dir)); err != nil {
+		up, err := r.dir.open(dir.above...)
+		if err != nil {
+			return err
+		}
+		err = up.sync()
+		up.close()
+		if err != nil {
 			return err
 		}
 	}
@@ -210,11 +204,11 @@ func (r *records) sweep(g *nameLock, i int, now time.Time) {
 	if !r.swept[i].Due(sweepAfter) {
 		return
 	}
-	entries, _ := fs.ReadDir(g.root.FS(), ".")
-	for _, entry := range entries {
-		rec, err := readStored(&g.folder, entry.Name())
+	names, _ := g.names()
+	for _, base := range names {
+		rec, err := readStored(g.folder, base)
 		if err == nil && rec.Version != "" && !rec.stands(now) {
-			_ = g.root.Remove(entry.Name())
+			_ = g.remove(base)
 		}
 	}
 }
@@ -247,9 +241,6 @@ func (r *records) listShard(ctx context.Context, g *nameLock, prefix string) (li
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil {
-		err = r.dir.perm.owned(g.f)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +256,7 @@ func (r *records) listShard(ctx context.Context, g *nameLock, prefix string) (li
 		if !strings.HasPrefix(name, begin) {
 			continue
 		}
-		rec, err := readStored(&g.folder, name)
+		rec, err := readStored(g.folder, name)
 		if err != nil {
 			return nil, err
 		}
@@ -284,11 +275,7 @@ func readNames(ctx context.Context, g *nameLock) (names []string, err error) {
 		return nil, err
 	}
 	defer g.leave()
-	entries, err := fs.ReadDir(g.root.FS(), ".")
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names, err
+	return g.names()
 }
 
 // Clock returns the time of the host; see [driver.Records].

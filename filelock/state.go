@@ -70,11 +70,7 @@ func (g *nameLock) locked() (f *os.File, busy bool) {
 func (g *nameLock) issue() (int64, *os.File, error) {
 	last, old, err := g.readNumber(tokenFile)
 	if err == nil && !old {
-		top := g.dir.below()
-		defer top.close()
-		if err = top.open(); err == nil {
-			last, _, err = top.readNumber(floorFile)
-		}
+		last, _, err = g.up.readNumber(floorFile)
 	}
 	if err != nil {
 		return 0, nil, err
@@ -82,7 +78,7 @@ func (g *nameLock) issue() (int64, *os.File, error) {
 	token := max(last+1, time.Now().UnixMicro())
 	f, err := g.writeNumber(tokenFile, token)
 	if err == nil && !old {
-		err = syncDir(g.dir.path) // the process that created the folder may not have synced it
+		err = g.up.sync() // the process that created the folder may not have synced it
 	}
 	return token, f, err
 }

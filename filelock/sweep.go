@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -35,37 +34,31 @@ func (s *sweeper) maybeSweep() {
 	if !s.asked.Due(sweepAfter) {
 		return
 	}
-	path := filepath.Join(s.dir.path, sweepFile)
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.begin()
-		return // a new directory
-	}
-	if err == nil && time.Since(info.ModTime()) > sweepAfter {
-		go s.sweep(sweepAfter)
-	}
-}
-
-// begin creates the sweep file in a new directory.
-func (s *sweeper) begin() {
-	top := s.dir.below()
-	defer top.close()
-	if top.open() != nil {
+	top, err := s.dir.open()
+	if err != nil {
 		return
 	}
-	if f, err := top.openFile(sweepFile, os.O_RDWR|os.O_CREATE); err == nil {
-		f.Close()
+	defer top.close()
+	last, err := top.stat(sweepFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a new directory
+		if f, err := top.openFile(sweepFile, os.O_RDWR|os.O_CREATE); err == nil {
+			f.Close()
+		}
+	case err == nil && time.Since(last.modified) > sweepAfter:
+		go s.sweep(sweepAfter)
 	}
 }
 
 // sweep removes the names that have been idle for the given time.
 func (s *sweeper) sweep(after time.Duration) {
 	s.dir.step("begin")
-	w := sweep{dir: s.dir, top: s.dir.below(), after: after}
-	defer w.top.close()
-	if w.top.open() != nil {
+	top, err := s.dir.open()
+	if err != nil {
 		return
 	}
+	defer top.close()
+	w := sweep{dir: s.dir, top: top, after: after}
 	f, err := w.top.openFile(sweepFile, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return
@@ -78,23 +71,45 @@ func (s *sweeper) sweep(after time.Duration) {
 		return
 	}
 	s.dir.step("floor")
-	entries, _ := os.ReadDir(s.dir.path)
-	for _, entry := range entries {
-		base := entry.Name()
-		if info, err := entry.Info(); strings.HasPrefix(base, sweptNames) ||
-			strings.HasPrefix(base, halfMade) && err == nil && time.Since(info.ModTime()) > sweepAfter {
-			_ = os.RemoveAll(w.top.pathOf(base))
-		} else if entry.IsDir() && !strings.HasPrefix(base, ".") {
+	names, _ := top.names()
+	for _, base := range names {
+		if strings.HasPrefix(base, sweptNames) {
+			_ = top.removeDir(base)
+		} else if !strings.HasPrefix(base, ".") {
 			w.remove(base)
 		}
 	}
+	removeHalfMade(top, names)
+	if records, err := top.sub(recordsDir); err == nil {
+		names, _ = records.names()
+		removeHalfMade(records, names)
+		records.close()
+	}
 	stamp(f)
+}
+
+// removeHalfMade removes what processes that died have left behind in a directory with these
+// entries.
+func removeHalfMade(d *folder, names []string) {
+	for _, base := range names {
+		if !strings.HasPrefix(base, halfMade) {
+			continue
+		}
+		made, err := d.stat(base)
+		switch {
+		case err != nil || time.Since(made.modified) <= sweepAfter:
+		case made.dir:
+			_ = d.removeDir(base)
+		default:
+			_ = d.remove(base)
+		}
+	}
 }
 
 // A sweep is one pass over all names, under the flock of sweepFile.
 type sweep struct {
 	dir   *directory
-	top   folder
+	top   *folder
 	after time.Duration
 	floor int64 // the number in floorFile; 0 if unknown
 }
@@ -116,12 +131,15 @@ func (w *sweep) raiseFloor(n int64) (err error) {
 
 // remove removes one name if it is idle.
 func (w *sweep) remove(base string) {
-	g := &nameLock{folder: w.dir.below(base), dir: w.dir, name: base}
-	if !w.unusedLong(g) || g.try(false) != nil {
+	g := w.dir.gateOf(base, base)
+	if !w.unusedLong(base) || g.try(false) != nil {
 		g.close()
 		return
 	}
 	defer g.leave()
+	if !w.covers(g) {
+		return
+	}
 	lock, idle := w.isIdle(g)
 	if lock != nil {
 		defer lock.Close()
@@ -136,24 +154,38 @@ func (w *sweep) remove(base string) {
 	}
 	w.dir.step("locked")
 	g.unmark()
-	gone := w.top.pathOf(sweptNames + uuid.NewString())
-	if os.Rename(g.path, gone) != nil {
+	gone := sweptNames + uuid.NewString()
+	if w.top.rename(base, gone) != nil {
 		return
 	}
 	w.dir.step("renamed")
-	for _, base := range kept {
-		_ = g.root.Remove(base)
+	_ = w.top.removeDir(gone)
+}
+
+// covers reports whether the folder is in the directory whose floor is raised, and not in one that
+// has replaced it.
+func (w *sweep) covers(g *nameLock) bool {
+	top, err := w.top.f.Stat()
+	if err != nil {
+		return false
 	}
-	_ = os.Remove(gone)
+	up, err := g.up.f.Stat()
+	return err == nil && os.SameFile(top, up)
 }
 
 // unusedLong reports whether the last acquisition of the name was long ago.
-func (w *sweep) unusedLong(g *nameLock) bool {
-	info, err := os.Lstat(g.pathOf(tokenFile))
-	if err != nil {
-		info, err = os.Lstat(g.path)
+func (w *sweep) unusedLong(base string) bool {
+	made, err := w.top.stat(base)
+	if err != nil || !made.dir {
+		return false
 	}
-	return err == nil && time.Since(info.ModTime()) >= w.after
+	if d, err := w.top.sub(base); err == nil {
+		if token, err := d.stat(tokenFile); err == nil {
+			made = token
+		}
+		d.close()
+	}
+	return time.Since(made.modified) >= w.after
 }
 
 // kept are the files of an idle name.
@@ -163,7 +195,7 @@ var kept = []string{lockFile, tokenFile, nameFile, notBeforeFile}
 // name with a limit set by Resize or a running minimum hold is not idle. A folder with any other
 // file is left alone.
 func (w *sweep) isIdle(g *nameLock) (lock *os.File, idle bool) {
-	if b, err := g.root.ReadFile(nameFile); err != nil || encode(string(b)) != filepath.Base(g.path) {
+	if _, err := g.label(g.base); err != nil {
 		return nil, false // it may be another program's directory
 	}
 	all, err := g.tickets()
@@ -177,7 +209,7 @@ func (w *sweep) isIdle(g *nameLock) (lock *os.File, idle bool) {
 			return nil, false
 		}
 	}
-	_, others, err := listTickets(g.path)
+	_, others, err := g.listTickets()
 	for _, base := range others {
 		if !slices.Contains(kept, base) {
 			return nil, false

@@ -1,13 +1,8 @@
 package filelock
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,76 +29,14 @@ var network = map[uint32]string{
 	0x786f4256: "vboxsf",
 }
 
-// statFS returns the name of dir's file system and whether it is a network one.
-func statFS(dir string) (name string, isNetwork bool, err error) {
+// statFS returns the name of a directory's file system and whether it is a network one.
+func statFS(dir *os.File) (name string, isNetwork bool, err error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return "", false, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
+		return "", false, &os.PathError{Op: "statfs", Path: dir.Name(), Err: err}
 	}
 	if name, ok := network[uint32(st.Type)]; ok {
 		return name, true, nil
 	}
 	return fmt.Sprintf("%#x", uint32(st.Type)), false, nil
-}
-
-// stopped reports whether a process of this host is stopped (by SIGSTOP or a debugger). In
-// /proc/pid/stat the state follows the command, which is in parentheses and may contain
-// parentheses.
-func stopped(pid int) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	i := bytes.LastIndexByte(b, ')')
-	return i >= 0 && len(b) > i+2 && (b[i+2] == 'T' || b[i+2] == 't')
-}
-
-// flockOwners returns the processes that have a descriptor whose open file holds a flock on f.
-// known is false if the kernel does not report it. Other descriptors of the same file do not count.
-func flockOwners(f *os.File) (pids []int, known bool) {
-	file, err := f.Stat()
-	if err != nil {
-		return nil, false
-	}
-	inode := fmt.Sprintf(":%d ", file.Sys().(*syscall.Stat_t).Ino)
-	procs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, proc := range procs {
-		if ownsFlock(proc, file, inode) {
-			if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids, true
-}
-
-// ownsFlock looks for a line such as "lock: 1: FLOCK  ADVISORY  WRITE 9 fe:00:77 0 EOF". The device
-// number in it (fe:00) may differ from that of stat, as on btrfs, so the descriptor is compared
-// too. Only descriptors with such a line are opened, because opening others may take long.
-func ownsFlock(proc string, file os.FileInfo, inode string) bool {
-	infos, _ := os.ReadDir(proc + "/fdinfo")
-	for _, fd := range infos {
-		b, err := os.ReadFile(proc + "/fdinfo/" + fd.Name())
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(b)) {
-			if strings.HasPrefix(line, "lock:") && strings.Contains(line, "FLOCK") && strings.Contains(line, inode) {
-				if info, err := os.Stat(proc + "/fd/" + fd.Name()); err == nil && os.SameFile(info, file) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// renameNew renames a directory. The error is fs.ErrExist if the new name exists. A plain rename
-// would replace an empty directory, which another process may be using.
-func renameNew(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	if err == nil {
-		return nil
-	}
-	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 }

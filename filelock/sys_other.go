@@ -25,20 +25,17 @@ func supported() error {
 	return fmt.Errorf("%w: locks in files are available on Linux and macOS only, not on %s", driver.ErrUnsupported, runtime.GOOS)
 }
 
-func flock(*os.File, int) error            { return supported() }
-func stamp(*os.File)                       {}
-func unlinked(*os.File) bool               { return false }
-func duplicate(*os.File) (*os.File, error) { return nil, supported() }
-func renameNew(string, string) error       { return supported() }
-func kill(int) error                       { return supported() }
-func isFull(error) bool                    { return false }
-func isReadOnly(error) bool                { return false }
-func isNotDir(error) bool                  { return false }
-func statFS(string) (string, bool, error)  { return "", false, supported() }
-func stopped(int) bool                     { return false }
-func flockOwners(*os.File) ([]int, bool)   { return nil, false }
-
-const nonblock = 0
+func flock(*os.File, int) error             { return supported() }
+func stamp(*os.File)                        {}
+func unlinked(*os.File) bool                { return false }
+func duplicate(*os.File) (*os.File, error)  { return nil, supported() }
+func kill(int) error                        { return supported() }
+func isFull(error) bool                     { return false }
+func isReadOnly(error) bool                 { return false }
+func isNotDir(error) bool                   { return false }
+func statFS(*os.File) (string, bool, error) { return "", false, supported() }
+func stopped(int) bool                      { return false }
+func flockOwners(*os.File) ([]int, bool)    { return nil, false }
+func commandOf(int) string                  { return "" }
 
 func ownerOf(os.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
-func links(os.FileInfo) int                       { return 1 }

@@ -73,9 +73,6 @@ func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
 
 func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }
 
-// nonblock keeps open from waiting if the file is a FIFO.
-const nonblock = unix.O_NONBLOCK
-
 // ownerOf returns the owner and the group of a file.
 func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
@@ -83,12 +80,4 @@ func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
 		return 0, 0, false
 	}
 	return int(st.Uid), int(st.Gid), true
-}
-
-// links returns the number of hard links of a file.
-func links(info os.FileInfo) int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(st.Nlink)
-	}
-	return 1
 }

@@ -111,6 +111,10 @@ type record struct {
 	Process int    `json:"process"`
 }
 
+// maxRecord is the longest ticket file that is read or written to its end. Another user may have
+// made a file of this process longer.
+const maxRecord = 1 << 20
+
 // An ending is appended to a ticket's file before the file is removed. A ticket without one died
 // with its process.
 type ending struct {
@@ -129,7 +133,7 @@ func readRecord(f *os.File) (r record, end ending, err error) {
 	if err != nil {
 		return r, end, err
 	}
-	b := make([]byte, info.Size())
+	b := make([]byte, min(info.Size(), maxRecord))
 	n, _ := f.ReadAt(b, 0)
 	d := json.NewDecoder(strings.NewReader(string(b[:n])))
 	if err := d.Decode(&r); err != nil {
@@ -146,6 +150,9 @@ func appendEnding(f *os.File, end ending) {
 	if err != nil {
 		return
 	}
+	if info.Size() > maxRecord {
+		return
+	}
 	b, _ := json.Marshal(end)
 	_, _ = f.WriteAt(append([]byte("\n"), b...), info.Size())
 }
@@ -153,13 +160,13 @@ func appendEnding(f *os.File, end ending) {
 // tickets returns the tickets of the name in order. Under the directory lock it also removes the
 // temporary files of crashed processes; no other process creates tickets meanwhile.
 func (g *nameLock) tickets() ([]ticket, error) {
-	all, others, err := listTickets(g.path)
+	all, others, err := g.listTickets()
 	if !g.inside {
 		return all, err
 	}
 	for _, base := range others {
 		if owner, ok := strings.CutPrefix(base, bellPrefix); strings.HasPrefix(base, "new.") || strings.HasPrefix(base, halfMade) || ok && !waits(all, owner) {
-			_ = g.root.Remove(base)
+			_ = g.remove(base)
 		}
 	}
 	return all, err
@@ -175,14 +182,14 @@ func waits(all []ticket, owner string) bool {
 	return slices.ContainsFunc(all, func(t ticket) bool { return !t.held && t.owner == owner })
 }
 
-// listTickets reads a name's folder: its tickets in order, and the names of its other files.
-func listTickets(dir string) (all []ticket, others []string, err error) {
-	entries, err := os.ReadDir(dir)
-	for _, entry := range entries {
-		if t, ok := parseTicket(entry.Name()); ok {
+// listTickets reads the folder of a name: its tickets in order, and the names of its other files.
+func (d *folder) listTickets() (all []ticket, others []string, err error) {
+	names, err := d.names()
+	for _, base := range names {
+		if t, ok := parseTicket(base); ok {
 			all = append(all, t)
 		} else {
-			others = append(others, entry.Name())
+			others = append(others, base)
 		}
 	}
 	return all, others, err
@@ -193,7 +200,7 @@ func listTickets(dir string) (all []ticket, others []string, err error) {
 // the file open is gone. The test takes a shared flock, so that two processes that test do not see
 // each other's.
 func (g *nameLock) openTicket(t ticket) (*os.File, error) {
-	f, err := g.root.OpenFile(t.fileName(), os.O_RDONLY|nonblock, 0)
+	f, err := g.openFile(t.fileName(), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -211,7 +218,7 @@ func (g *nameLock) openTicket(t ticket) (*os.File, error) {
 	if !g.inside {
 		return nil, nil
 	}
-	if err := g.root.Remove(t.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := g.remove(t.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return nil, nil
@@ -229,10 +236,10 @@ func (g *nameLock) createTicket(t ticket, r *record) (f *os.File, err error) {
 		err = writeRecord(f, r)
 	}
 	if err == nil {
-		err = g.root.Rename(temp, t.fileName())
+		err = g.rename(temp, t.fileName())
 	}
 	if err != nil {
-		_ = g.root.Remove(temp)
+		_ = g.remove(temp)
 		f.Close()
 		return nil, err
 	}
@@ -246,7 +253,7 @@ func writeRecord(f *os.File, r *record) error {
 	if err != nil {
 		return err
 	}
-	if info, err := f.Stat(); err == nil && info.Size() > int64(len(b)) {
+	if info, err := f.Stat(); err == nil && info.Size() > int64(len(b)) && info.Size() <= maxRecord {
 		b = append(b, strings.Repeat(" ", int(info.Size())-len(b))...)
 	}
 	_, err = f.WriteAt(b, 0)

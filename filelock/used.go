@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/fencelock/fencelock/driver"
@@ -19,17 +17,21 @@ const usedDir = ".used"
 
 // mark marks the name as in use.
 func (g *nameLock) mark() error {
-	path := g.markPath()
-	if _, err := os.Lstat(path); err == nil {
-		return nil
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.perm.file&0o600)
+	used, err := g.up.sub(usedDir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := g.perm.mkdir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := g.up.mkdir(usedDir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, g.perm.file&0o600)
+		used, err = g.up.sub(usedDir)
 	}
+	if err != nil {
+		return err
+	}
+	defer used.close()
+	if _, err := used.stat(g.base); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := used.createFile(g.base)
 	if err != nil {
 		return err
 	}
@@ -37,10 +39,11 @@ func (g *nameLock) mark() error {
 }
 
 // unmark marks the name as idle.
-func (g *nameLock) unmark() { _ = os.Remove(g.markPath()) }
-
-func (g *nameLock) markPath() string {
-	return filepath.Join(g.dir.path, usedDir, filepath.Base(g.path))
+func (g *nameLock) unmark() {
+	if used, err := g.up.sub(usedDir); err == nil {
+		_ = used.remove(g.base)
+		used.close()
+	}
 }
 
 // unmarkIdle is unmark for a name without tickets, unless it has a minimum hold or its lock file is
@@ -66,21 +69,36 @@ func (d *directory) names(ctx context.Context, q driver.Query) ([]string, error)
 	if q.Exact {
 		return []string{q.Prefix}, nil
 	}
-	entries, err := os.ReadDir(filepath.Join(d.path, usedDir))
+	top, err := d.open()
+	var marks []string
+	if err == nil {
+		defer top.close()
+		marks, err = top.list(usedDir)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, d.unavailable(err)
 	}
 	var names []string
 	var unread error
-	for _, entry := range entries {
-		b, err := os.ReadFile(filepath.Join(d.path, entry.Name(), nameFile))
+	for _, base := range marks {
+		name, err := nameIn(top, base)
 		switch {
-		case err == nil && q.Matches(string(b)):
-			names = append(names, string(b))
+		case err == nil && q.Matches(name):
+			names = append(names, name)
 		case err != nil && !errors.Is(err, fs.ErrNotExist) && unread == nil:
 			unread = d.unavailable(err)
 		}
 	}
 	slices.Sort(names)
 	return names, unread
+}
+
+// nameIn returns the name whose folder is base.
+func nameIn(top *folder, base string) (string, error) {
+	d, err := top.sub(base)
+	if err != nil {
+		return "", err
+	}
+	defer d.close()
+	return d.label(base)
 }

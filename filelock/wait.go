@@ -3,8 +3,6 @@ package filelock
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -93,12 +91,13 @@ func (r *request) resized(o *blocker) bool {
 	if !o.any {
 		return false
 	}
-	b, err := os.ReadFile(filepath.Join(r.dir, limitFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return o.override != 0
+	d, err := r.engine.dir.open(encode(r.Name))
+	if err != nil {
+		return true
 	}
-	n, ok := parseNumber(b)
-	return err != nil || !ok || n != int64(o.override) // the next attempt reports what is wrong
+	defer d.close()
+	n, _, err := d.readNumber(limitFile)        // 0 if there is none
+	return err != nil || n != int64(o.override) // the next attempt reports what is wrong
 }
 
 // tell records what is in the way, and calls OnWait once.

@@ -64,7 +64,7 @@ func (h *watcher) subscribe(path string, event func(base string)) *subscription 
 
 // start starts the goroutines. The caller has mu.
 func (h *watcher) start() {
-	h.place, _ = os.Stat(h.top)
+	h.place, _ = lookUp(h.top)
 	if !h.poll {
 		h.source, _ = newNotifier() // nil if the user has no instance left
 	}
@@ -165,7 +165,7 @@ func (h *watcher) look(everybody bool) bool {
 // moved reports whether the top directory was removed or replaced since the last poll. There are
 // events for a directory that is moved, but not for those below it.
 func (h *watcher) moved() bool {
-	now, err := os.Stat(h.top)
+	now, err := lookUp(h.top)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && h.place != nil && os.SameFile(h.place, now) {
