@@ -18,8 +18,9 @@
 //
 // The engine cannot protect itself against a user who deletes its files. The holder is notified at
 // once and its lock is lost, but after the whole directory is deleted a second holder may get in
-// before that. Symbolic links and files of other users are refused, unless a group shares the
-// directory ([Config.Group]).
+// before that. Links, special files and files of other users are refused; with [Config.Group], files
+// of other users are accepted. So a user who can write to the directory cannot make the engine
+// change anything outside it.
 //
 // A child process that inherits the descriptors (see [Engine.Inherit]) keeps the lock.
 //

@@ -110,6 +110,7 @@ func (d *folder) openKind(base string, flag int, kind uint32) (fd int, st unix.S
 		if fd, err = openAt(at, base, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, uint32(d.perm.file&0o600)); err != nil {
 			return -1, st, d.explain("open", base, err)
 		}
+		d.perm.step("file")
 		// A file whose only name is in this directory is not one of another directory. The name
 		// and the number of names must be read at the same time: the number alone would also be 1
 		// for a file that was linked here when it was opened, and no longer is.
