@@ -27,23 +27,24 @@ type statements struct {
 var (
 	postgres = strings.NewReplacer(
 		"{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-		"{INSERT}", "INSERT", "{or nothing}", "ON CONFLICT DO NOTHING",
+		"{INSERT}", "INSERT", "{or nothing}", "ON CONFLICT DO NOTHING", "{all}", "ALL",
 	)
 	mysql = strings.NewReplacer(
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))",
-		"{INSERT}", "INSERT IGNORE", "{or nothing}", "",
+		"{INSERT}", "INSERT IGNORE", "{or nothing}", "", "{all}", "18446744073709551615",
 	)
 )
 
 // The statements, with a question mark for each argument. A row is a record until it expires. Rows
 // that have just expired are not swept, so that a sweep does not lock rows of concurrent writers.
+// Without a LIMIT, MySQL's sql_select_limit applies.
 const (
-	getSQL    = "SELECT version, value FROM {table} WHERE record_key = ? AND expires > {now}"
-	listSQL   = "SELECT record_key, version, value FROM {table} WHERE record_key >= ? AND record_key < ? AND expires > {now} ORDER BY record_key"
+	getSQL    = "SELECT version, value FROM {table} WHERE record_key = ? AND expires > {now} LIMIT 1"
+	listSQL   = "SELECT record_key, version, value FROM {table} WHERE record_key >= ? AND record_key < ? AND expires > {now} ORDER BY record_key LIMIT {all}"
 	updateSQL = "UPDATE {table} SET version = ?, value = ?, expires = {now} + ? WHERE record_key = ? AND version = ? AND expires > {now}"
 	reviveSQL = "UPDATE {table} SET version = ?, value = ?, expires = {now} + ? WHERE record_key = ? AND expires <= {now}"
 	insertSQL = "{INSERT} INTO {table} (record_key, version, value, expires) VALUES (?, ?, ?, {now} + ?) {or nothing}"
-	clockSQL  = "SELECT {now}"
+	clockSQL  = "SELECT {now} LIMIT 1"
 
 	sweepPostgres = "DELETE FROM {table} WHERE record_key IN (SELECT record_key FROM {table} WHERE expires < {now} - 60000000 LIMIT {limit} FOR UPDATE SKIP LOCKED)"
 	sweepMySQL    = "DELETE FROM {table} WHERE expires < {now} - 60000000 ORDER BY expires LIMIT {limit}"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -26,21 +27,38 @@ func code(err error) string {
 	return ""
 }
 
+// errOneConnection is the error of a check that did not get its second connection.
+var errOneConnection = errors.New("the pool of connections is in use")
+
 // passing reports whether the server has done nothing and a retry may succeed: after a deadlock, a
-// lock wait timeout, a row that has changed since the snapshot, or a table that is being created
-// concurrently.
+// lock wait timeout, a row that has changed since the snapshot, a table that is being created
+// concurrently, or a connection that was idle for longer than the server allows.
 func passing(err error) bool {
-	return slices.Contains([]string{
+	return errors.Is(err, errOneConnection) || slices.Contains([]string{
 		"1213", "1205", "1020", // MySQL, MariaDB
-		"40001", "40P01", "55P03", "23505", "42P07", "42710", // PostgreSQL
+		"40001", "40P01", "55P03", "23505", "42P07", "42710", "57P05", // PostgreSQL
 	}, code(err))
 }
 
+// protocolViolation is the code of the server if a statement of another client gets the arguments of
+// this one, and of PgBouncer for all of its own errors.
+const protocolViolation = "08P01"
+
+// crossed reports whether a driver has executed a statement that its connection does not have, as
+// happens behind a pooler that shares connections. The server has done nothing then.
+func crossed(err error) bool {
+	c := code(err)
+	return c == "26000" || c == "42P05" || c == protocolViolation && strings.Contains(err.Error(), "bind message")
+}
+
 // failure converts an error of the driver, and that of the attempt before it, to an error of the
-// records. It is ErrConfig if the login lacks a privilege or the table does not exist.
+// records. It is ErrConfig if the login lacks a privilege, the table does not exist, or a pooler mixes
+// up statements.
 func failure(before, err error) error {
 	kind, hint := driver.ErrUnavailable, ""
 	switch c := code(err); {
+	case crossed(err):
+		kind, hint = driver.ErrConfig, " (if a pooler shares connections, "+useExec+")"
 	case c == "1146" || c == "42P01":
 		kind, hint = driver.ErrConfig, " (Init creates it)"
 	case slices.Contains([]string{"1044", "1045", "1049", "1054", "1064", "1142", "1143", "1698"}, c):

@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -41,7 +40,7 @@ type Records struct {
 	dialect Dialect
 	sql     statements
 	invalid error        // the error of invalid arguments of New
-	fit     atomic.Bool  // check has succeeded
+	fits    fitness      // of the connections
 	swept   retry.Period // the sweeps of expired rows
 }
 
@@ -55,9 +54,14 @@ var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A
 // an invalid dialect or table name every call returns an ErrConfig.
 //
 // The connections of db must use READ COMMITTED or a stricter isolation level, which is the default
-// of every server. On MySQL their character_set_connection must equal their character_set_client.
+// of every server. On MySQL they need autocommit, and their character_set_connection must equal their
+// character_set_client. On PostgreSQL their bytea_output must be hex, and a driver behind a pooler that
+// shares connections must send a statement and its arguments together: add
+// default_query_exec_mode=exec (pgx) or binary_parameters=yes (lib/pq) to the data source name. A
+// driver that prepares statements needs two connections of db for the first call. That call returns an
+// ErrConfig if the connections do not fit.
 func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
-	r := &Records{db: db, dialect: dialect}
+	r := &Records{db: db, dialect: dialect, fits: newFitness()}
 	table := "fencelock_record"
 	if cfg != nil && cfg.Table != "" {
 		table = cfg.Table
@@ -252,7 +256,7 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 	defer cancel()
 	var why error // why the server refused the last attempt
 	for pause := retry.NewBackoff(5*time.Millisecond, 200*time.Millisecond); ; {
-		err := r.check(ctx)
+		err := r.fits.check(ctx, r.db, r.dialect)
 		if err == nil {
 			err = ask(ctx)
 		}
@@ -263,30 +267,13 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 			if ended := ctx.Err(); ended != nil && code(err) == "" && !errors.Is(err, ended) {
 				err = fmt.Errorf("%w: %w", ended, err) // if a connection is cut off, a driver may only report that it is bad
 			}
+			if code(err) == protocolViolation {
+				r.fits.forget()
+			}
 			return failure(why, err)
 		}
 		if why = err; !pause.Wait(ctx) {
 			return failure(why, ctx.Err())
 		}
 	}
-}
-
-// check checks once that statements commit by themselves, and that bytes arrive unchanged: if the
-// two character sets differ, the server converts the arguments of prepared statements.
-func (r *Records) check(ctx context.Context) error {
-	if r.dialect != MySQL || r.fit.Load() {
-		return nil
-	}
-	var commits, same bool
-	if err := r.db.QueryRowContext(ctx, "SELECT @@autocommit, @@character_set_client = @@character_set_connection").Scan(&commits, &same); err != nil {
-		return err
-	}
-	switch {
-	case !commits:
-		return fmt.Errorf("%w: the connections have autocommit off: add autocommit=1 to the data source name", driver.ErrConfig)
-	case !same:
-		return fmt.Errorf("%w: the connections have a character_set_connection that differs from character_set_client, which changes bytes: remove collation_connection from the data source name and from init_connect", driver.ErrConfig)
-	}
-	r.fit.Store(true)
-	return nil
 }

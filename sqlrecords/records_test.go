@@ -27,7 +27,7 @@ func TestRegister(t *testing.T) {
 	forEach(t, func(t *testing.T, s *server) {
 		for name, test := range map[string]func(*testing.T, *server){
 			"answer lost": answerLost, "restored": restored, "server refuses": serverRefuses, "row in use": rowInUse,
-			"set up": setUp, "clocks": clocks, "sweep": sweep, "users": users, "mutants": mutants, "together": together, "prefixes": prefixes,
+			"set up": setUp, "select limit": selectLimit, "clocks": clocks, "sweep": sweep, "users": users, "mutants": mutants, "together": together, "prefixes": prefixes,
 		} {
 			t.Run(name, func(t *testing.T) { test(t, s) })
 		}
@@ -213,6 +213,8 @@ func setUp(t *testing.T, s *server) {
 	if s.dialect == sqlrecords.MySQL {
 		all["autocommit"] = s.records(t, table, settings{"autocommit": "0"})
 		all["character sets"] = s.records(t, table, settings{"collation_connection": "'utf8mb3_unicode_ci'"}) // a value would lose bytes
+	} else {
+		all["bytes"] = s.records(t, table, settings{"bytea_output": "escape", "default_query_exec_mode": "exec"}) // pgx could not read
 	}
 	for name, r := range all {
 		if _, err := r.Swap(t.Context(), "a", nil, "", 0); !errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable) {
@@ -235,6 +237,29 @@ func setUp(t *testing.T, s *server) {
 	swap(t, byDefault, "a", "", "", 0)
 	if n := s.number(t, "SELECT COUNT(*) FROM fencelock_record"); n != 1 {
 		t.Errorf("%d rows in the table of no other name, want 1", n)
+	}
+}
+
+// selectLimit: MySQL's sql_select_limit hides no records.
+func selectLimit(t *testing.T, s *server) {
+	if s.dialect != sqlrecords.MySQL {
+		return
+	}
+	table := s.table(t)
+	for _, limit := range []string{"0", "1"} {
+		r := s.records(t, table, settings{"sql_select_limit": limit})
+		for i := range 5 {
+			swap(t, r, fmt.Sprint(limit, i), "", "", 0)
+			if rec := get(t, r, fmt.Sprint(limit, i)); rec.Version == "" {
+				t.Errorf("sql_select_limit=%s: a record is not found", limit)
+			}
+		}
+		if list, err := r.List(t.Context(), limit); err != nil || len(list) != 5 {
+			t.Errorf("sql_select_limit=%s: List returns %d of 5 records, %v", limit, len(list), err)
+		}
+		if _, _, err := r.Clock(t.Context()); err != nil {
+			t.Errorf("sql_select_limit=%s: %v", limit, err)
+		}
 	}
 }
 

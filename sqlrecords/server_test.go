@@ -52,11 +52,17 @@ func startMariaDB(t testing.TB) *server {
 }
 
 func startPostgres(t testing.TB) *server {
+	s, _ := postgresServer(t)
+	return s
+}
+
+// postgresServer is startPostgres for a test that needs the server itself.
+func postgresServer(t testing.TB) (*server, *pgtest.Postgres) {
 	p := pgtest.StartPostgres(t)
 	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(p.Port()))
 	s := &server{dialect: sqlrecords.PostgreSQL, driver: "pgx", addr: addr, database: "postgres", restart: p.Crash, freeze: p.Freeze, thaw: p.Thaw}
 	s.db = s.open(t, s.dsn(s.addr, nil))
-	return s
+	return s, p
 }
 
 // dsn returns a data source name for an address of the server.
