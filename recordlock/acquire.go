@@ -38,10 +38,6 @@ func (d *desk) newAcquiring(req driver.Request) *acquiring {
 
 // enter takes the name if it is free, and joins the waiters otherwise.
 func (a *acquiring) enter(st *state, m moment) (answer, error) {
-	if a.left { // it writes in any case, so that the store executes no earlier attempt later
-		st.undo(a.me.Owner)
-		return stored, errGone
-	}
 	if m.blind() {
 		return blind, nil
 	}
@@ -219,19 +215,30 @@ func (a *acquiring) leave() (left <-chan struct{}) {
 	d := a.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a.left || a.ended && a.err != nil {
+	if a.ended && a.err != nil {
 		return a.done
 	}
-	a.left, a.until = true, time.Now().Add(max(a.req.TTL, a.req.MinHold, callLimit))
-	switch {
-	case a.ended: // with a grant, which the next step gives back
-		delete(d.holds, a.me.Owner)
-		d.add(a.job)
-	case !a.writes() && !a.unsure && a.me.Ticket == 0: // the store knows nothing of it
-		d.finish(a.job, errGone)
+	return d.withdraw(a, errGone)
+}
+
+// withdraw ends a request that is not granted with an error. If the store may have something of it, or may
+// still execute an attempt of unknown outcome, the record is written once more without it. The channel is
+// closed when nothing of it is left. The caller holds mu.
+func (d *desk) withdraw(a *acquiring, err error) (left <-chan struct{}) {
+	delete(d.holds, a.me.Owner)
+	if a.err = err; !a.ended {
+		d.finish(a.job, err)
 	}
-	d.ring()
-	return a.done
+	if !a.writes() && !a.unsure && a.me.Ticket == 0 { // the store knows nothing of it
+		return a.done
+	}
+	undo := &job{until: time.Now().Add(max(a.req.TTL, a.req.MinHold, callLimit))}
+	undo.apply = func(st *state, _ moment) (answer, error) {
+		st.undo(a.me.Owner)
+		return stored, nil
+	}
+	d.add(undo)
+	return undo.done
 }
 
 // errGone is the result of a request whose caller has gone.
@@ -241,8 +248,11 @@ var errGone = fmt.Errorf("%w: gave up", driver.ErrUnavailable)
 func (a *acquiring) result(ctx context.Context) (driver.Grant, error) {
 	a.desk.mu.Lock()
 	defer a.desk.mu.Unlock()
+	if a.err == nil && a.desk.engine.closed.Load() { // nothing would renew it
+		a.desk.withdraw(a, errClosed)
+	}
 	switch {
-	case a.left:
+	case a.err == errGone:
 		return driver.Grant{}, a.heard.Ended(ctx, nil)
 	case a.err != nil:
 		return driver.Grant{}, a.heard.Ended(ctx, a.err)

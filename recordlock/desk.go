@@ -107,19 +107,24 @@ func (d *desk) run() {
 	}
 }
 
-// busy removes the jobs whose callers have gone, or all when the engine is closed. It reports whether
-// the goroutine still has something to do.
+// busy removes the jobs whose callers have gone. When the engine is closed, only those are left that
+// withdraw requests, until ctx ends. It reports whether the goroutine still has something to do.
 func (d *desk) busy(ctx context.Context) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
+	now, closed := time.Now(), d.engine.closed.Load()
 	for _, j := range slices.Clone(d.jobs) {
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, closed && j.acquires == nil && !j.until.After(now):
 			d.finish(j, errClosed)
-		case j.left && now.After(j.until):
+		case closed && j.acquires != nil:
+			d.withdraw(j.acquires, errClosed)
+		case !j.until.IsZero() && !j.until.After(now):
 			d.finish(j, errGone)
 		}
+	}
+	if closed {
+		clear(d.holds)
 	}
 	over := func(owner string, a *acquiring) bool { return now.After(d.seen[owner].at.Add(a.req.TTL)) }
 	maps.DeleteFunc(d.holds, over)
@@ -127,8 +132,9 @@ func (d *desk) busy(ctx context.Context) bool {
 	return d.works
 }
 
-// fail tells the jobs that the store has failed. Those that a retry does not help are done. If the
-// record is too large for the store, these are the ones that have made it larger.
+// fail tells the jobs that the store has failed. Those that a retry does not help are done, except for
+// those that withdraw a request. If the record is too large for the store, these are the ones that have
+// made it larger.
 func (d *desk) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +144,11 @@ func (d *desk) fail(err error) {
 		switch {
 		case !final(err):
 			j.heard.Unavailable(context.Background(), err)
-		case !large || grows(j):
+		case j.until.After(time.Now()), large && !grows(j): // it is repeated
+		case j.acquires != nil:
+			j.answer = unapplied // the last attempt has stored nothing
+			d.withdraw(j.acquires, err)
+		default:
 			d.finish(j, err)
 		}
 	}

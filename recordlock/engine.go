@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -38,6 +39,7 @@ type Engine struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	life    sync.Mutex     // guards work against Close
+	closed  atomic.Bool    // Close was called: nothing is granted. It is set under life
 	work    sync.WaitGroup // the goroutines of desks
 	calm    chan struct{}  // has a value for each request to the store
 	urgent  chan struct{}  // the same for renewals and releases
@@ -80,13 +82,26 @@ func New(records driver.Records, cfg *Config) *Engine {
 	return e
 }
 
-// Close ends all requests in progress with ErrUnavailable. What is held stays held until its lease
-// ends. The records stay open.
+// Close ends all requests in progress with ErrUnavailable. It grants nothing, and takes up to a second to
+// remove from the records what the store has of requests. What is held stays held until its lease ends. The
+// records stay open.
 func (e *Engine) Close() error {
 	e.life.Lock()
-	e.cancel()
+	e.closed.Store(true)
 	e.life.Unlock()
-	e.work.Wait()
+	e.mu.Lock()
+	for _, d := range e.desks {
+		d.ring()
+	}
+	e.mu.Unlock()
+	done := make(chan struct{})
+	go func() { // ends with the goroutines of desks, the last of which ends with ctx
+		e.work.Wait()
+		close(done)
+	}()
+	retry.Nap(context.Background(), leaveLimit, done)
+	e.cancel()
+	<-done
 	return nil
 }
 
@@ -94,7 +109,7 @@ func (e *Engine) Close() error {
 func (e *Engine) start(f func()) bool {
 	e.life.Lock()
 	defer e.life.Unlock()
-	if e.ctx.Err() != nil {
+	if e.closed.Load() {
 		return false
 	}
 	e.work.Go(f)

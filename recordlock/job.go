@@ -30,8 +30,7 @@ type job struct {
 
 	after  int64         // the number of the desk's last request when it arrived; what refuses it must be newer
 	unsure bool          // the outcome of a Swap that has its changes is unknown
-	left   bool          // its caller has gone
-	until  time.Time     // when it is given up then, although it may not be done
+	until  time.Time     // when it is given up, although it may not be done; zero if its caller waits
 	done   chan struct{} // closed when ended is set
 	ended  bool
 	heard  driver.Waited // what the store has answered to it
@@ -42,7 +41,7 @@ func (j *job) writes() bool { return j.answer == joins || j.answer == stored }
 
 // urgent reports whether the job ends something, for which others wait, or keeps a lease. The other
 // jobs acquire.
-func (j *job) urgent() bool { return j.acquires == nil || j.left }
+func (j *job) urgent() bool { return j.acquires == nil }
 
 func notHeld(name string) error { return fmt.Errorf("%w: %q", driver.ErrNotHeld, name) }
 
@@ -126,7 +125,7 @@ func (e *Engine) do(ctx context.Context, name string, j *job) error {
 	if j.ended {
 		return j.err
 	}
-	j.left = true
+	j.until = time.Now()
 	d.ring()
 	return j.heard.Ended(ctx, nil)
 }

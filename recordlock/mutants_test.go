@@ -22,7 +22,7 @@ var mutants = []mutant{
 		"now := time.Now()", "now := d.idle",
 	}, "TestLeaseCountsFromTheAnswer"},
 	{"there is no second write after an unknown outcome", "acquire.go", []string{
-		"if a.left {", "if a.left && st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\ta.unsure = false\n\t\treturn refused, errGone\n\t}\n\tif a.left {",
+		"_ moment) (answer, error) {\n\t\tst.undo", "_ moment) (answer, error) {\n\t\tif st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\t\treturn refused, nil\n\t\t}\n\t\tst.undo",
 	}, "TestSecondWriteAfterAnUnknownOutcome"},
 	{"there is none after a refusal", "step.go", []string{
 		"case j.unsure:", "case false:",
@@ -61,6 +61,18 @@ var mutants = []mutant{
 	{"a request waits for its own minimum hold", "acquire.go", []string{
 		"if closed || st.holder", "_ = closed\n\tif st.holder",
 	}, "TestMinimumHoldOfAGrantThatIsOver"},
+	{"a request is granted while the engine is being closed", "step.go", []string{
+		"case a != nil && d.engine.closed.Load():", "case false:",
+	}, "TestAcquireMeetsClose"},
+	{"a closed engine leaves what it has stored", "desk.go", []string{
+		"d.withdraw(j.acquires, errClosed)", "d.finish(j, errClosed)",
+	}, "TestAcquireMeetsClose"},
+	{"what may have been stored stays after an ErrConfig", "desk.go", []string{
+		"d.withdraw(j.acquires, err)", "d.finish(j, err)",
+	}, "TestConfigErrorAfterAnUnknownOutcome"},
+	{"an ErrConfig ends what withdraws a request", "desk.go", []string{
+		"case j.until.After(time.Now()), large", "case large",
+	}, "TestConfigErrorAfterAnUnknownOutcome"},
 }
 
 // TestMutants fails unless the tests of this package find each of the changes. Each is a compilation,

@@ -108,7 +108,7 @@ func (d *desk) settle(st *state) {
 	for _, j := range slices.Clone(d.jobs) {
 		a := j.acquires
 		switch {
-		case j.left && !errors.Is(j.err, errGone): // the next step removes what this one has stored
+		case a != nil && d.engine.closed.Load(): // it is withdrawn
 		case j.answer == refused, j.answer == stored:
 			if a != nil && j.err == nil && a.req.OnLost != nil {
 				d.holds[a.me.Owner] = a

@@ -35,6 +35,7 @@ type link struct {
 	ahead  time.Duration                 // of the store's clock
 	blind  bool                          // the store's clock cannot be read
 	down   bool                          // reads fail
+	deny   bool                          // reads are not allowed
 	most   int                           // the largest value in bytes; 0 is no limit
 	tamper func([]byte) []byte           // changes what is read
 	swap   func(next func() error) error // replaces a Swap; next executes it
@@ -51,7 +52,7 @@ func (l *link) set(f func(*link)) {
 func (l *link) now() link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return link{before: l.before, after: l.after, ahead: l.ahead, blind: l.blind, down: l.down, most: l.most, tamper: l.tamper, swap: l.swap}
+	return link{before: l.before, after: l.after, ahead: l.ahead, blind: l.blind, down: l.down, deny: l.deny, most: l.most, tamper: l.tamper, swap: l.swap}
 }
 
 func (l *link) Get(ctx context.Context, key string) (driver.Record, error) {
@@ -60,6 +61,9 @@ func (l *link) Get(ctx context.Context, key string) (driver.Record, error) {
 	time.Sleep(now.before)
 	if now.down {
 		return driver.Record{}, driver.ErrUnavailable
+	}
+	if now.deny {
+		return driver.Record{}, driver.ErrConfig
 	}
 	rec, err := l.Records.Get(ctx, key)
 	time.Sleep(now.after)
