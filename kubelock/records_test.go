@@ -405,15 +405,16 @@ func TestMissingRight(t *testing.T) {
 		if _, err := r.Swap(s.Context(), "key", []byte("value"), "", 0); !errors.Is(err, driver.ErrConfig) {
 			s.Errorf("without create: %v, want ErrConfig", err)
 		}
-		missing = ""
-		version := s.put(r, "key", "value", "", 0)
 		missing = http.MethodPatch
-		s.shows(r, "key", "value")
-		if _, err := r.Swap(s.Context(), "key", nil, version, 0); !errors.Is(err, driver.ErrConfig) {
+		if _, err := s.locks().Acquire(s.Context(), request("a")); !errors.Is(err, driver.ErrConfig) {
+			s.Errorf("a lock that could not be released, without patch: %v, want ErrConfig", err)
+		}
+		if _, err := s.records().Swap(s.Context(), "key", []byte("value"), "", 0); !errors.Is(err, driver.ErrConfig) {
 			s.Errorf("without patch: %v, want ErrConfig", err)
 		}
+		s.shows(r, "key", "")
 		missing = ""
-		version = s.put(r, "key", "value", version, 0)
+		version := s.put(r, "key", "value", "", 0)
 		missing = http.MethodPatch
 		for begun := time.Now(); time.Since(begun) < 12*time.Second; time.Sleep(time.Second) {
 			s.shows(r, "key", "value")

@@ -88,9 +88,12 @@ func (a *API) Get(ctx context.Context, name string) (o Object, at time.Time, err
 
 // Write creates an object, or changes it if it still has its resourceVersion. A merge patch keeps
 // the labels and annotations of others. Nothing is retried: if the first attempt had succeeded, the
-// second one would be refused.
+// second one would be refused. An account that may not change objects creates none.
 func (a *API) Write(ctx context.Context, o *Object) (next Object, at time.Time, err error) {
 	if o.Metadata.ResourceVersion == "" {
+		if err := a.mayPatch(ctx, o.Metadata.Name); err != nil {
+			return next, at, err
+		}
 		o.APIVersion, o.Kind = "coordination.k8s.io/v1", "Lease"
 		if at, err = a.do(ctx, http.MethodPost, "", nil, o, into(&next)); errors.Is(err, ErrAbsent) {
 			err = fmt.Errorf("%w: the namespace does not exist", driver.ErrConfig)
@@ -101,6 +104,19 @@ func (a *API) Write(ctx context.Context, o *Object) (next Object, at time.Time, 
 		err = driver.ErrConflict
 	}
 	return next, at, err
+}
+
+// mayPatch returns an error if the account may not change an object: a lock in an object that it creates
+// could not be released. Until the server has served a PATCH, it sends one without a change.
+func (a *API) mayPatch(ctx context.Context, name string) error {
+	if a.rights.has(http.MethodPatch) {
+		return nil
+	}
+	_, err := a.do(ctx, http.MethodPatch, name, nil, struct{}{}, into(new(any)))
+	if errors.Is(err, ErrAbsent) || errors.Is(err, driver.ErrConflict) {
+		return nil
+	}
+	return err
 }
 
 // Remove deletes an object if it still has its resourceVersion.

@@ -49,6 +49,14 @@ func (r *rights) admit(verb string) {
 	r.refused[verb], r.refused[anyVerb] = time.Time{}, time.Time{}
 }
 
+// has reports whether the server has served a verb.
+func (r *rights) has(verb string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.refused[verb]
+	return known
+}
+
 // anyVerb is the verb of answers that are not from an API server, but from a proxy without one.
 const anyVerb = ""
 
