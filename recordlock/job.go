@@ -3,6 +3,7 @@ package recordlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -76,10 +77,12 @@ func leaving(l driver.Lease) *job {
 
 // breaking returns a job that ends the acquisition of one owner, or all if owner is empty. If it is
 // repeated after an attempt of unknown outcome, it ends only those that it has found before, and no
-// successor. It sets token to the one that it issues.
+// successor. It sets token to the one that it issues. If the earlier attempt was executed, that is the
+// token of then: a new one would be greater than that of a successor, whose writes guards would refuse.
 func breaking(owner, reason string, token *int64) *job {
 	j := &job{}
 	var targets []string
+	var issued []int64
 	j.apply = func(st *state, m moment) (answer, error) {
 		if !j.unsure {
 			targets = nil
@@ -95,13 +98,24 @@ func breaking(owner, reason string, token *int64) *job {
 				return refused, notHeld(st.Name)
 			}
 		}
-		if m.blind() {
+		found := func(owner string) bool {
+			return st.holder(owner) != nil || st.Closed != nil && st.Closed.Owner == owner
+		}
+		switch {
+		case m.blind():
 			return blind, nil
+		case slices.ContainsFunc(targets, found): // always in the first attempt
+		case slices.Contains(issued, st.Broken):
+			*token = st.Broken
+			return refused, nil
+		default:
+			return refused, notHeld(st.Name)
 		}
 		for _, owner := range targets {
 			st.undo(owner)
 		}
 		*token = st.issue(m)
+		issued = append(issued, *token)
 		st.Broken, st.Reason = *token, reason
 		return stored, nil
 	}

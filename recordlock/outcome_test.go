@@ -256,7 +256,8 @@ func TestMinimumHoldAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// The answer to a break is lost, and a waiter is granted before it is repeated. It keeps the lock.
+// The answer to a break is lost, and a waiter is granted before it is repeated. It keeps the lock, and its
+// token is above that of the break.
 func TestRepeatedBreakSparesTheSuccessor(t *testing.T) {
 	verdict.Is(t, "Records: an answer is lost", verdict.Safe)
 	play(t, true, func(s scene) {
@@ -278,10 +279,37 @@ func TestRepeatedBreakSparesTheSuccessor(t *testing.T) {
 			}
 		})
 		token, err := breaker.Break(s.Context(), name, "stuck")
-		if err != nil || token <= old.Token {
-			t.Errorf("break: token %d after %d, %v", token, old.Token, err)
+		if err != nil || token <= old.Token || token >= g.Token {
+			t.Errorf("break: token %d after %d, before %d, %v", token, old.Token, g.Token, err)
 		}
 		s.ok(next.Renew(s.Context(), []driver.Lease{lease(g)})[0])
+	})
+}
+
+// The outcome of a break is unknown, and the holder has left before it is repeated. The store had not executed it,
+// and does not do so later.
+func TestRepeatedBreakFindsNothing(t *testing.T) {
+	play(t, true, func(s scene) {
+		holder, _ := s.client()
+		old := s.acquire(holder, request())
+		breaker, l := s.client()
+		var lost late
+		lost.takeOne(l) // for two seconds
+		result := make(chan error, 1)
+		go func() { // ends with its answer
+			_, err := breaker.Break(s.Context(), name, "stuck")
+			result <- err
+		}()
+		time.Sleep(time.Second)
+		s.ok(holder.Release(s.Context(), lease(old)))
+		g := s.acquire(holder, request())
+		if err := <-result; !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("got %v, want ErrNotHeld", err)
+		}
+		if err := lost.execute(); !errors.Is(err, driver.ErrConflict) {
+			t.Errorf("the late Swap: got %v, want ErrConflict", err)
+		}
+		s.ok(holder.Renew(s.Context(), []driver.Lease{lease(g)})[0])
 	})
 }
 
