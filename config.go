@@ -36,8 +36,8 @@ type Config struct {
 type Options struct {
 	// TTL is how long after the last renewal the lease expires. It is also how long a holder that
 	// crashed blocks others. It need not cover the work: locks are renewed every third of the TTL.
-	// The minimum is 100 ms, on PostgreSQL 500 ms. Some engines have a maximum (MaxTTL). Locks on
-	// files do not expire: they end with their process. 0 means the default, 30 s.
+	// Engines have a minimum (Traits.MinTTL of package driver), and some have a maximum (MaxTTL). Locks
+	// on files do not expire: they end with their process. 0 means the default, 30 s.
 	TTL time.Duration
 
 	// Grace is how long before the deadline the context of the lock ends, so that the work has time

@@ -24,6 +24,9 @@ import (
 	chaospage "github.com/fencelock/fencelock/internal/chaos/page"
 )
 
+// shortestChaosTTL is the shortest TTL of the locks of chaos.
+const shortestChaosTTL = 500 * time.Millisecond
+
 // chaosCmd is the verb chaos.
 type chaosCmd struct {
 	Engine   string // whose servers are started; empty for that of the URL
@@ -114,7 +117,7 @@ func (c *chaosCmd) check() error {
 		return errors.New("--prefix and --yes are for servers of a URL; leave them out with --engine")
 	case c.Sabotage != "" && !slices.Contains(sabotages, c.Sabotage):
 		return fmt.Errorf("--sabotage: %q is not one of %s", c.Sabotage, strings.Join(sabotages, ", "))
-	case c.TTL < 500*time.Millisecond || c.TTL > 30*time.Second:
+	case c.TTL < shortestChaosTTL || c.TTL > 30*time.Second:
 		return fmt.Errorf("--ttl %v is not between 500ms and 30s", c.TTL)
 	case c.For < time.Second:
 		return fmt.Errorf("--for %v is shorter than 1s", c.For)

@@ -27,7 +27,7 @@ import (
 // command is what run, elect and once share: a command, the lock that it runs under, and how to
 // stop it before the lease expires.
 type command struct {
-	TTL       time.Duration // at least shortestTTL
+	TTL       time.Duration // at least engineurl.ShortestTTL
 	Signal    string        // sent first to stop the command, such as TERM
 	KillAfter time.Duration // time from Signal to SIGKILL; byDefault until check
 	Note      string        // shown by ls, status and waiters
@@ -97,7 +97,6 @@ func most(f *pflag.FlagSet, into *time.Duration, name, usage string) {
 // Limits of the durations of a command.
 const (
 	defaultTTL   = 30 * time.Second
-	shortestTTL  = time.Second            // a busy machine cannot stop a command in less
 	renewReserve = 200 * time.Millisecond // how late a renewal may be without losing the lock
 )
 
@@ -163,8 +162,8 @@ func (c *command) checkTimes() error {
 
 // checkTTL refuses a TTL that is too short.
 func checkTTL(ttl time.Duration) error {
-	if ttl < shortestTTL {
-		return fmt.Errorf("--ttl %v is shorter than %v", ttl, shortestTTL)
+	if ttl < engineurl.ShortestTTL {
+		return fmt.Errorf("--ttl %v is shorter than %v", ttl, engineurl.ShortestTTL)
 	}
 	return nil
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
-// shortestTTL is the shortest max-ttl that is accepted. The command refuses a shorter --ttl too.
-const shortestTTL = time.Second
+// ShortestTTL is the shortest TTL and max-ttl that the command accepts: a busy machine cannot stop a command
+// in less.
+const ShortestTTL = time.Second
 
 // query reads the parameters of a URL. Its methods return zero for a parameter that is not given.
 // They report a wrong value in err, which keeps the first error.

@@ -98,7 +98,7 @@ func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	password, _ := u.User.Password()
 	p := &postgresTarget{limit: postgresPatience, engine: pglock.Config{
 		AllowPooler:  q.only("pooler", "allow"),
-		MaxTTL:       q.duration("max-ttl", shortestTTL, "30s"),
+		MaxTTL:       q.duration("max-ttl", ShortestTTL, "30s"),
 		BreakWait:    q.duration("break-wait", 100*time.Millisecond, "30s"),
 		MaxWaiters:   q.number("max-waiters", 1),
 		Timeout:      q.duration("timeout", 100*time.Millisecond, "5s"),

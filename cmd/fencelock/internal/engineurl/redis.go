@@ -156,7 +156,7 @@ func (r *redisTarget) setEngine(q *query) {
 		Quarantine:    q.only("quarantine", "on"),
 		AllowEviction: q.only("eviction", "allow"),
 		MinReplicas:   q.number("min-replicas", 0),
-		MaxTTL:        q.duration("max-ttl", shortestTTL, "30s"),
+		MaxTTL:        q.duration("max-ttl", ShortestTTL, "30s"),
 		ReplicaLag:    q.duration("replica-lag", time.Second, "10s, the servers' min-replicas-max-lag"),
 		MarkerLife:    q.duration("marker-life", time.Minute, "2160h"),
 		Retention:     q.duration("retention", time.Minute, "168h"),

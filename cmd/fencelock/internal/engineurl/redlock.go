@@ -90,7 +90,7 @@ func parseRedlock(u *url.URL) (*redlockTarget, error) {
 		Prefix:        q.Get("prefix"),
 		NoQuarantine:  q.only("quarantine", "off"),
 		AllowEviction: q.only("eviction", "allow"),
-		MaxTTL:        q.duration("max-ttl", shortestTTL, "30s"),
+		MaxTTL:        q.duration("max-ttl", ShortestTTL, "30s"),
 		// A server that does not answer is detected after its timeout. One more second is enough
 		// for the answers of a majority of the others.
 		RetryTimeout: client.option.Dialer.Timeout + time.Second,
