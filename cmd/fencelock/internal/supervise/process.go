@@ -34,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,9 +62,9 @@ type Command struct {
 	// Output receives stdout and stderr of the command; nil means those of this process.
 	Output [2]*os.File
 
-	// Inherit are files that the watchdog keeps open until no process of the command is left. Files
-	// that are locked belong here: the kernel holds such a lock as long as a process has the file
-	// open. The command inherits the files too, unless IgnoreOrphans is set.
+	// Inherit are files that this process and the watchdog keep open until no process of the command
+	// is left. Files that are locked belong here: the kernel holds such a lock as long as a process
+	// has the file open. The command inherits the files too, unless IgnoreOrphans is set.
 	Inherit []*os.File
 
 	Lock      Lock
@@ -120,22 +121,28 @@ type Process struct {
 	broken bool             // the watchdog was killed, and the command is killed too
 	denied int              // processes of other users that were not killed
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
+	killed bool             // the watchdog got the order to kill
+	last   <-chan time.Time // when to take over if the command has not ended; nil until a lease is lost
+	ending unix.Signal      // the last signal passed on that asks to end
 	over   bool             // the lease has expired after a loss
 	leave  <-chan time.Time // fires when over becomes true
 }
 
-// Start starts the command and closes c.Inherit. It blocks until the command has started or the
-// lock is lost. Its error is a *StartError, or that of the lost lock.
+// Start starts the command. It blocks until the command has started or the lock is lost. Its error
+// is a *StartError, or that of the lost lock. It closes c.Inherit if it fails; otherwise
+// [Process.Wait] does.
 //
 // A signal to all processes of a group or service, as from timeout(1), ends a watchdog that has only
 // begun to start. Start then starts another one.
 func Start(c Command) (p *Process, err error) {
-	defer closeAll(c.Inherit) // the watchdog has copies; ours would keep the lock after its release
 	adoptOrphans()
 	for range startTries {
 		if p, err = startOnce(c); !errors.Is(err, errNotReady) {
 			break
 		}
+	}
+	if err != nil {
+		closeAll(c.Inherit)
 	}
 	return p, err
 }
@@ -184,15 +191,24 @@ func (p *Process) begin(s start) error {
 	if !p.IgnoreLoss { // a frozen watchdog must not block this process
 		defer context.AfterFunc(p.Lock.Context(), p.watchdog.kill)()
 	}
-	_ = p.watchdog.sendBy(time.Time{}, first) // if the watchdog is gone, reports is closed
+	go p.watchdog.sendBy(time.Time{}, first) // ends when the watchdog has read it or has ended; then reports is closed
+	defer p.watchdog.trust()
+	var early []os.Signal
+	defer func() { // the command gets them when it has started
+		for _, sig := range early {
+			select {
+			case p.Signals <- sig:
+			default: // so many signals have come since
+			}
+		}
+	}()
 	ready := false
 	for {
 		select {
 		case r, ok := <-p.reports:
 			switch {
 			case !ok:
-				p.reports = nil
-				p.takeOver()
+				p.takeOver("lock-watchdog was killed")
 				if err := p.Lock.Err(); err != nil {
 					return err
 				}
@@ -213,6 +229,14 @@ func (p *Process) begin(s start) error {
 			return nil
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
+		case sig := <-p.Signals:
+			if early = append(early, sig); slices.Contains(EndSignals, sig) {
+				p.watchdog.insist(obeyLimit) // a frozen watchdog must not block a signal that asks to end
+			}
+		case <-p.watchdog.overdue:
+			if p.watchdog.fails() {
+				p.watchdog.kill()
+			}
 		}
 	}
 }

@@ -25,6 +25,9 @@ type order struct {
 	Kill   bool          `json:",omitempty"`
 }
 
+// reported reports whether the watchdog sends report.Obeyed when it has carried out the order.
+func (o order) reported() bool { return o.Signal != 0 || o.Kill }
+
 // start is the command. Its strings are bytes, since JSON cannot represent strings that are not
 // UTF-8.
 type start struct {
@@ -47,6 +50,7 @@ type report struct {
 	Left    int              `json:",omitempty"` // how many processes the command left behind
 	Refused unix.Signal      `json:",omitempty"` // this signal could not be sent to Denied processes
 	Denied  int              `json:",omitempty"`
+	Obeyed  bool             `json:",omitempty"` // an order with Signal or Kill was carried out, once for each
 	Empty   bool             `json:",omitempty"` // the last report: no process of the command is left
 	Late    bool             `json:",omitempty"` // with Empty: the watchdog killed the command at the deadline
 }

@@ -232,11 +232,17 @@ func (s *supervisor) obey(o order) {
 	if o.Until != 0 {
 		s.due = o.Until
 	}
-	s.killing = s.killing || o.Kill
+	if o.Kill {
+		s.killing = true
+		s.killAll()
+	}
 	if o.Signal != 0 {
 		if s.signal(o.Signal, o.All); s.denied > 0 {
 			_ = s.send(report{Refused: o.Signal, Denied: s.denied})
 		}
+	}
+	if o.reported() {
+		_ = s.send(report{Obeyed: true})
 	}
 }
 

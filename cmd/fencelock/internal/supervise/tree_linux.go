@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -254,18 +255,34 @@ func running(pid int) bool {
 	return state != 'Z' && state != 'X'
 }
 
+// finished reports whether every thread of a process has ended, so that it has no children any more.
+func finished(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // none if it was reaped
+	for _, thread := range threads {
+		if state, _ := readStat(thread); state != 'Z' && state != 'X' {
+			return false
+		}
+	}
+	return true
+}
+
 // hidden is the state of a process whose /proc entry cannot be read, since it belongs to another
 // user and /proc is mounted with hidepid. Such a process cannot be signalled.
 const hidden = '?'
 
-// statOf returns the state and the parent of a process, or 'X' and 0 if it does not exist. It reads
-// /proc/PID/stat: pid (name) state parent. The name may contain anything, so it ends at the last
-// parenthesis.
+// statOf returns the state and the parent of a process, or 'X' and 0 if it does not exist.
 func statOf(pid int) (state byte, parent int) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil && errors.Is(unix.Kill(pid, 0), unix.EPERM) {
+	state, parent = readStat(fmt.Sprintf("/proc/%d/stat", pid))
+	if state == 'X' && errors.Is(unix.Kill(pid, 0), unix.EPERM) {
 		return hidden, 0
 	}
+	return state, parent
+}
+
+// readStat is statOf for a file such as /proc/PID/stat: pid (name) state parent. The name may
+// contain anything, so it ends at the last parenthesis.
+func readStat(path string) (state byte, parent int) {
+	stat, err := os.ReadFile(path)
 	end := bytes.LastIndexByte(stat, ')')
 	if err != nil || end < 0 {
 		return 'X', 0

@@ -81,6 +81,9 @@ func (t *tree) kill(limit time.Duration) {
 	}
 }
 
+// finished reports whether a process has ended and was reaped.
+func finished(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
 // ownChildren returns nothing, since children are not listed on these systems.
 func ownChildren() []int { return nil }
 

@@ -40,9 +40,10 @@ type End struct {
 // Wait waits until the command and all processes that it has started have ended. During that time
 // it passes signals on, manages the terminal, and ends the command if the lock is lost. Wait has no
 // time limit, with one exception: if processes cannot be killed, it returns when the lease of the
-// lost lock has expired. Unless End.Left is set, the lock may be released after Wait has returned.
-// The caller must then call [Process.Close].
+// lost lock has expired. Wait closes Command.Inherit, which would keep the lock. Unless End.Left is
+// set, the lock may be released after Wait has returned. The caller must then call [Process.Close].
 func (p *Process) Wait() End {
+	defer closeAll(p.Inherit)
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
 	lost := p.Lock.Context().Done()
@@ -67,6 +68,12 @@ func (p *Process) Wait() End {
 		case <-p.kill:
 			p.kill = nil
 			p.killAll()
+		case <-p.last:
+			p.onLast()
+		case <-p.watchdog.overdue:
+			if p.watchdog.fails() {
+				p.replace()
+			}
 		case <-p.leave:
 			p.leave, p.over = nil, true
 		case r, ok := <-p.reports:
@@ -91,8 +98,11 @@ func (p *Process) Wait() End {
 	return end
 }
 
-// stuck reports whether the lease has expired and the remaining processes cannot be killed.
-func (p *Process) stuck() bool { return p.over && p.denied > 0 }
+// stuck reports whether the lease has expired and the remaining processes cannot be killed. Without
+// a watchdog, only this process keeps the files of a lock open, so it waits for them.
+func (p *Process) stuck() bool {
+	return p.over && p.denied > 0 && !(p.broken && len(p.Inherit) > 0)
+}
 
 // onLoss sends Signal to all processes and schedules the kill: KillAfter later, but before the
 // lease expires.
@@ -111,6 +121,7 @@ func (p *Process) onLoss() {
 		wait = min(wait, time.Until(deadline)-KillReserve)
 	}
 	p.leaveLater()
+	p.lastLater()
 	p.stop(wait, cause.Error())
 }
 
@@ -144,6 +155,7 @@ func (p *Process) stop(wait time.Duration, why string) {
 	}
 	p.watchdog.order(order{Signal: p.Signal, All: true})
 	p.watchdog.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
+	p.watchdog.insist(wait)
 	p.kill = time.After(wait)
 	p.Say("%s; sending %s to the command, SIGKILL in %v", why, unix.SignalName(p.Signal), wait.Round(time.Millisecond))
 }
@@ -158,21 +170,58 @@ func (p *Process) leaveLater() {
 	p.leave = time.After(wait)
 }
 
+// lastMoment is how long the watchdog has to kill: until half of KillReserve before the deadline. If
+// that has passed, this process was frozen, and the watchdog gets a moment to report what it has done.
+func lastMoment(deadline time.Time) time.Duration {
+	return max(time.Until(deadline)-KillReserve/2, KillReserve/2)
+}
+
+// lastLater schedules when to take over from a watchdog that has not ended the command: shortly
+// before the lease of the lost lock expires.
+func (p *Process) lastLater() {
+	if deadline := p.Lock.Deadline(); !deadline.IsZero() {
+		p.last = time.After(lastMoment(deadline))
+	}
+}
+
+// onLast takes over from a watchdog that has not ended the command. One that has reported processes
+// of other users works, and keeps trying.
+func (p *Process) onLast() {
+	if p.last = nil; p.denied == 0 {
+		p.replace()
+	}
+}
+
+// replace takes over from a watchdog that does not carry out its orders.
+func (p *Process) replace() {
+	p.watchdog.kill()
+	p.takeOver("lock-watchdog does not respond")
+}
+
 // killAll orders the watchdog to kill all processes.
-func (p *Process) killAll() { p.watchdog.order(order{Kill: true}) }
+func (p *Process) killAll() {
+	p.killed = true
+	p.watchdog.order(order{Kill: true})
+	limit := obeyLimit
+	if deadline := p.Lock.Deadline(); !deadline.IsZero() {
+		limit = min(limit, lastMoment(deadline))
+	}
+	p.watchdog.insist(limit)
+}
 
 // onReport handles a report of the watchdog. ok is false if the watchdog is gone.
 func (p *Process) onReport(r report, ok bool) {
 	switch {
 	case !ok:
-		p.reports = nil
-		p.takeOver()
+		p.takeOver("lock-watchdog was killed")
 	case r.Stopped != 0:
 		p.onStop(r.Stopped)
 	case r.Ended != nil:
 		p.onEnd(*r.Ended)
 	case r.Left > 0:
 		p.Say("the command has ended; waiting for processes that it started (%d)%s", r.Left, p.Hint)
+	case r.Obeyed:
+		p.watchdog.obeyed()
 	case r.Refused != 0:
 		p.onRefusal(r.Refused, r.Denied)
 	case r.Empty:
@@ -217,20 +266,29 @@ func (p *Process) onEvent(ev waited, ok bool) {
 }
 
 // takeOver supervises the command after the watchdog was killed. It kills all processes of the
-// command, unless IgnoreLoss is set. It returns when no process is left, or when the lease of a
-// lost lock has expired and the remaining processes cannot be killed.
-func (p *Process) takeOver() {
-	p.broken = !p.IgnoreLoss
-	if p.broken && p.pid != 0 {
-		p.Say("lock-watchdog was killed; killing the command")
+// command, unless IgnoreLoss is set and no order to kill was given. It returns when no process is
+// left, or when the lease of a lost lock has expired and the remaining processes cannot be killed.
+// why begins the message for the user.
+//
+// A debugger of the watchdog keeps it as a zombie, so this process may not be able to reap it.
+func (p *Process) takeOver(why string) {
+	p.reports = nil
+	if p.broken = !p.IgnoreLoss || p.killed; p.broken {
+		p.own.kill(killLimit)
+		if p.pid != 0 {
+			p.Say("%s; killing the command", why)
+		}
+	} else if p.watchdog.owed > 0 && p.ending != 0 {
+		p.own.signal(p.ending, false)
 	}
+	p.watchdog.trust()
 	var lost <-chan struct{}
 	if !p.lost {
 		lost = p.Lock.Context().Done()
 	}
 	again := time.NewTicker(killAgain)
 	defer again.Stop()
-	for p.denied = 0; !p.reaped || p.own.roots() > 0; {
+	for p.denied = 0; !p.reaped && !finished(p.watchdog.pid) || p.own.roots() > 0; {
 		if p.broken {
 			p.own.kill(killLimit)
 			if p.own.denied != p.denied {
@@ -255,7 +313,21 @@ func (p *Process) takeOver() {
 		case <-again.C:
 		}
 	}
+	p.awaitStatus()
 	p.empty = !p.stuck()
+}
+
+// awaitStatus waits for the status of a command that has become our child and has ended. There is
+// none if the watchdog had reaped the command.
+func (p *Process) awaitStatus() {
+	for enough := time.After(KillReserve); p.pid != 0 && !p.ended; {
+		select {
+		case ev, ok := <-p.events:
+			p.onEvent(ev, ok)
+		case <-enough:
+			return
+		}
+	}
 }
 
 // onStop handles a stop of the command. If the command was stopped because it needs the terminal,
@@ -289,6 +361,10 @@ func (p *Process) onSignal(sig os.Signal) {
 	}
 	p.noteSignal(sig)
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
+	if slices.Contains(EndSignals, sig) {
+		p.ending = sig.(unix.Signal)
+		p.watchdog.insist(obeyLimit)
+	}
 }
 
 // noteSignal records a signal that asks the command to end.
@@ -309,6 +385,7 @@ func (p *Process) resume() {
 		if !p.lost { // otherwise it has been reported
 			p.lost = true
 			p.leaveLater()
+			p.lastLater()
 			p.Say("%v; killing the command", err)
 		}
 		return

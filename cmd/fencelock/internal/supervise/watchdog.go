@@ -18,7 +18,17 @@ type watchdog struct {
 	link
 	pid int
 	due time.Time // the last deadline sent
+
+	owed    int              // orders that the watchdog has not reported as carried out
+	overdue <-chan time.Time // fires when it should have; nil if nothing waits for that
+	fires   time.Time        // when overdue fires
+	limit   time.Duration    // how long overdue runs
+	again   bool             // overdue has fired, and runs for a second time
 }
+
+// obeyLimit is how long the watchdog may take to carry out an order on which the end of the command
+// depends. A healthy one takes milliseconds, or up to killLimit.
+const obeyLimit = 5 * time.Second
 
 // startWatchdog starts this program again as a watchdog. The watchdog has its own process group, so
 // signals to our group do not reach it. It stays in our session, so that the command has a
@@ -104,9 +114,50 @@ func (w *watchdog) inform(deadline time.Time) {
 // order sends an order. If the socket stays full, the watchdog is frozen. Then order kills it, and
 // the wrapper takes over its work.
 func (w *watchdog) order(o order) {
+	if o.reported() {
+		w.owed++
+	}
 	if w.send(o) != nil {
 		w.kill()
 	}
+}
+
+// insist makes overdue fire unless the watchdog carries out its orders within the limit. A debugger
+// can stop a watchdog without notice to this process, and SIGCONT does not continue it. The limit is
+// split in two: after the first half, the watchdog may have been frozen together with this process.
+func (w *watchdog) insist(limit time.Duration) {
+	half := min(limit, obeyLimit) / 2
+	if w.overdue == nil || time.Now().Add(half).Before(w.fires) {
+		w.limit = half
+		w.arm()
+	}
+}
+
+// arm starts overdue.
+func (w *watchdog) arm() { w.overdue, w.fires = time.After(w.limit), time.Now().Add(w.limit) }
+
+// obeyed notes a report of the watchdog that it has carried out an order.
+func (w *watchdog) obeyed() {
+	switch w.owed--; {
+	case w.owed == 0:
+		w.trust()
+	case w.overdue != nil:
+		w.again = false
+		w.arm()
+	}
+}
+
+// trust stops overdue.
+func (w *watchdog) trust() { w.overdue, w.again = nil, false }
+
+// fails is called when overdue has fired. It reports whether the limit is over.
+func (w *watchdog) fails() bool {
+	if w.again {
+		return true
+	}
+	w.again = true
+	w.arm()
+	return false
 }
 
 // kill ends the watchdog.
