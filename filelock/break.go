@@ -17,8 +17,10 @@ import (
 // greater than theirs, so that guarded resources reject the old holders.
 //
 // Holders are notified at once and release the lock within a second. After Config.BreakWait, Break
-// kills the processes that still keep the lock, except its own. If that fails too, it returns the
-// token together with a driver.ErrUnavailable that says which process keeps the lock.
+// kills a holder that still keeps the lock, and after the same time again all other processes that
+// keep it: a child that supervises the holder's work has that time to end it. Break never kills its
+// own process. If all that fails, it returns the token together with a driver.ErrUnavailable that
+// says which process keeps the lock.
 func (e *Engine) Break(ctx context.Context, name, reason string) (int64, error) {
 	return e.breaks(ctx, &breakOp{engine: e, name: name, reason: reason})
 }
@@ -163,7 +165,13 @@ func (b *breakOp) finish(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %q is broken, but its holder has not released it yet: %w", driver.ErrUnavailable, b.name, err)
 	}
-	err := b.kill(ctx)
+	n, err := b.kill(ctx, true)
+	if err == nil && n > 0 && b.await(ctx, b.engine.breakWait) {
+		return nil
+	}
+	if err == nil { // what a holder that cannot be killed has started would go on with nobody to end it
+		_, err = b.kill(ctx, false)
+	}
 	// A process that was killed closes its files one after another, so the lock may have no owner
 	// for a moment.
 	if (err == nil || errors.Is(err, errStranger)) && b.await(ctx, time.Second) || b.letGo(ctx) {
@@ -236,38 +244,44 @@ func (b *breakOp) inGate(ctx context.Context, fn func(*nameLock)) error {
 // errStranger: the kernel does not reveal which files processes of other users have open.
 var errStranger = errors.New("no process of this user has it open; if another user's process does, that user or root must end it")
 
-// kill ends the processes that keep broken tickets or the lock file: those that the kernel reports,
-// or, if it reports none, those named in the tickets.
-func (b *breakOp) kill(ctx context.Context) error {
+// kill ends the processes that keep broken tickets or the lock file, and returns how many they are:
+// those that the kernel reports, or, if it reports none, those named in the tickets. With holders,
+// it ends only those of them that are named in the tickets.
+func (b *breakOp) kill(ctx context.Context, holders bool) (n int, err error) {
 	if b.engine.breakWait < 0 {
-		return errors.New("a negative BreakWait forbids to kill it")
+		return 0, errors.New("a negative BreakWait forbids to kill it")
 	}
 	var errs []error
+	end := func(pids []int) {
+		if holders {
+			pids = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+				return !slices.Contains(b.pids, pid) || pid == os.Getpid()
+			})
+		} else if len(pids) == 0 {
+			errs = append(errs, errStranger)
+		}
+		n += len(pids)
+		errs = append(errs, killAll(pids))
+	}
 	for _, f := range b.broken {
 		pids, known := flockOwners(f)
 		if !known { // the kernel does not report them
 			pids = b.pids
 		}
-		errs = append(errs, killAll(pids))
-		if len(pids) == 0 {
-			errs = append(errs, errStranger)
-		}
+		end(pids)
 	}
 	if b.single {
-		return errors.Join(errs...)
+		return n, errors.Join(errs...)
 	}
-	err := b.inGate(ctx, func(g *nameLock) {
+	err = b.inGate(ctx, func(g *nameLock) {
 		if f, busy := g.locked(); f != nil {
 			defer f.Close()
 			if pids, _ := flockOwners(f); busy {
-				errs = append(errs, killAll(pids))
-				if len(pids) == 0 {
-					errs = append(errs, errStranger)
-				}
+				end(pids)
 			}
 		}
 	})
-	return errors.Join(append(errs, err)...)
+	return n, errors.Join(append(errs, err)...)
 }
 
 // killAll ends processes, but never this one and never process 1.

@@ -32,9 +32,10 @@ type Config struct {
 	// get one.
 	Poll bool
 
-	// BreakWait is how long Break waits for a holder to release the lock before it kills the
-	// processes that keep it. A holder that can be reached releases it within one second. With a
-	// negative value Break never kills. Zero means the default, 2 s.
+	// BreakWait is how long Break waits for a holder to release the lock before it kills the holder,
+	// and then for other processes that keep the lock before it kills them. A holder that can be
+	// reached releases it within one second. With a negative value Break never kills. Zero means the
+	// default, 2 s.
 	BreakWait time.Duration
 }
 

@@ -100,3 +100,22 @@ func TestWatchdogInADebugger(t *testing.T) {
 		})
 	}
 }
+
+// TestFrozenWrapperIsBroken: break ends a frozen wrapper on files, and the name is free when the
+// watchdog has ended all processes of the command.
+func TestFrozenWrapperIsBroken(t *testing.T) {
+	t.Parallel()
+	verdict.Is(t, "fencelock run: run is frozen on files, and its lock is broken", verdict.Safe)
+	for _, verb := range []string{"break", "resign"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			h, url := chainHost(t, "files")
+			old := h.starts(t, url, allForms(), len(forms))
+			must(t, old.Process.Signal(unix.SIGSTOP))
+			ended := make(chan error, 1)
+			go func() { ended <- h.in(url, verb, "x", "--reason", "a test").Run() }() // ends with the break
+			h.succeeds(t, url)                                                        // it waits for the name, and must not get it too early
+			must(t, <-ended)
+		})
+	}
+}

@@ -232,8 +232,8 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 }
 
 // breakWait is how long break waits for a holder to release before it kills the holder. It is
-// longer than run takes by default to end its command.
-const breakWait = 10 * time.Second
+// longer than run takes by default to end its command, and elect to run --on-lose after that.
+const breakWait = 20 * time.Second
 
 // openFile opens the engine of a directory. The first lock creates the directory.
 func openFile(_ context.Context, u *url.URL, _ dialer) (driver.Engine, func() error, error) {
