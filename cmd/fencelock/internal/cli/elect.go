@@ -189,7 +189,12 @@ func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func
 func (c *electCmd) rule(a *app, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
 	what := c.under(a, lock, path, signals)
 	what.Enough = resignationOf(c.held)
-	lose := func(error) { c.hooks.lose(a, engine, what, lock) }
+	last, err := c.hooks.files(engine, lock)
+	if err != nil {
+		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
+		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
+	}
+	lose := func(error) { c.hooks.lose(a, what, lock, last) }
 	if end, ok := c.hooks.acquire(a, engine, what, lock); !ok {
 		lose(nil)
 		if !end.stuck {

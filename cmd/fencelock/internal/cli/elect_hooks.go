@@ -94,21 +94,27 @@ func (h *hooks) acquire(a *app, engine driver.Engine, what supervise.Command, lo
 	return end, !end.lost && !end.asked && !end.refused
 }
 
-// lose runs --on-lose. A failure is only reported, since the term ends in any case.
-func (h *hooks) lose(a *app, engine driver.Engine, what supervise.Command, lock *fencelock.Lock) {
+// files returns the files of a lock for --on-lose, at the begin of a term: when it was lost, they
+// cannot be had any more. As long as they are open, nobody else gets the lock.
+func (h *hooks) files(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, error) {
+	if h.OnLose == "" {
+		return nil, nil
+	}
+	return filesOf(engine, lock)
+}
+
+// lose runs --on-lose. A failure is only reported, since the term ends in any case. The hook keeps
+// the files of the lock open, and lose closes them.
+func (h *hooks) lose(a *app, what supervise.Command, lock *fencelock.Lock, files []*os.File) {
 	if h.OnLose == "" {
 		return
 	}
 	c := h.command(what, h.OnLose)
+	c.Inherit = files
 	last := &lastLock{lock: lock}
 	last.expired = !lock.Deadline().IsZero() && time.Until(lock.Deadline()) <= supervise.KillReserve
 	c.Lock, c.Signals = last, nil // a signal that asks to end is handled after the hook
-	_, _ = h.run(a, "--on-lose", func(c supervise.Command) (*supervise.Process, error) {
-		if lock.Err() != nil {
-			return supervise.Start(c)
-		}
-		return begin(engine, lock, c)
-	}, c)
+	_, _ = h.run(a, "--on-lose", supervise.Start, c)
 }
 
 // command returns a hook as a command. It is killed at its timeout, without another signal before.

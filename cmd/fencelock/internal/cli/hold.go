@@ -103,16 +103,27 @@ type inheritor interface {
 
 // begin starts the command. If the lock is a file descriptor, the watchdog and the command inherit
 // it.
-func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (*supervise.Process, error) {
-	if i, ok := engine.(inheritor); ok {
-		var err error
-		if c.Inherit, err = i.Inherit(driver.Lease{Name: lock.Name(), Owner: lock.Owner(), Token: lock.Token()}); errors.Is(err, driver.ErrNotHeld) {
-			return nil, fmt.Errorf("%w before the command was started: %w", driver.ErrLost, err)
-		} else if err != nil {
-			return nil, &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
-		}
+func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (_ *supervise.Process, err error) {
+	if c.Inherit, err = filesOf(engine, lock); err != nil {
+		return nil, err
 	}
 	return supervise.Start(c)
+}
+
+// filesOf returns duplicates of the file descriptors of a lock, if it has some.
+func filesOf(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, error) {
+	i, ok := engine.(inheritor)
+	if !ok {
+		return nil, nil
+	}
+	files, err := i.Inherit(driver.Lease{Name: lock.Name(), Owner: lock.Owner(), Token: lock.Token()})
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
+		return nil, fmt.Errorf("%w before the command was started: %w", driver.ErrLost, err)
+	case err != nil:
+		return nil, &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
+	}
+	return files, nil
 }
 
 // giveBack releases the lock.
