@@ -49,7 +49,8 @@ func newAcquire(a *app) *cobra.Command {
 
 If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or at most 5 seconds later. A lock that is acquired in a command of fencelock run, elect or once ends with that command at the latest, before the lock of the command is released. (On systems other than Linux it does not.) Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
 		Example: `fencelock acquire nightly --max-hold 1h --detach
-eval "$(fencelock acquire -x nightly --max-hold 1h --with-pid $$)" || exit
+vars=$(fencelock acquire -x nightly --max-hold 1h --with-pid $$) || exit
+eval "$vars"
 fencelock release "$FENCELOCK_HANDLE"`,
 		Annotations: map[string]string{
 			argumentRows: table([]explained{nameRow}),
@@ -201,9 +202,10 @@ func (c *acquireCmd) text(k kept) string {
 
 const handleVariable = "FENCELOCK_HANDLE"
 
-// failEval prints the command of acquire -x without a lock. Otherwise eval would have nothing to do
-// and succeed, and a script would go on without the lock. The words of a wrong command line may not
-// have been parsed.
+// failEval prints the command of acquire -x without a lock. Otherwise a script that evaluates the
+// output without a look at the exit code would have nothing to do and go on without the lock. It
+// does so if fencelock is missing or is killed, so help and pages show two steps. The words of a
+// wrong command line may not have been parsed.
 func (a *app) failEval(cmd *cobra.Command, words []string, code int) {
 	exports := cmd.Flags().Lookup("exports")
 	if exports != nil && (exports.Changed || slices.Contains(words, "-x") || slices.Contains(words, "--exports")) && !a.json && code != 0 {
