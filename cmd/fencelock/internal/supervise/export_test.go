@@ -11,6 +11,21 @@ import (
 // Inheritable exports inheritable to the tests.
 var Inheritable = inheritable
 
+// LateSends sends lines whose deadline has passed until the socket is full, and returns how many it
+// has sent, and the error of the last one.
+func LateSends() (n int, err error) {
+	ours, theirs, err := newLink()
+	if err != nil {
+		return 0, err
+	}
+	defer theirs.Close()
+	defer ours.Close()
+	for ; err == nil; n++ {
+		err = link{ours}.sendBy(time.Now().Add(-time.Second), order{Kill: true})
+	}
+	return n - 1, err
+}
+
 // StartErrorOf exports startError to the tests.
 var StartErrorOf = startError
 

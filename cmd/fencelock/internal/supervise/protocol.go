@@ -76,16 +76,40 @@ func newLink() (ours, theirs *os.File, err error) {
 
 // send sends a line. If the other process does not read, it returns os.ErrDeadlineExceeded. If the
 // other process has ended, it returns nil, since the reader of this end detects that.
-func (l link) send(line any) error { return l.sendBy(time.Now().Add(KillReserve), line) }
+func (l link) send(line any) error { return l.sendBy(time.Now().Add(sendLimit), line) }
 
-// sendBy is send with a deadline; zero means none.
+// sendLimit is short, since the lease of a lost lock may end KillReserve after an order.
+const sendLimit = KillReserve / 4
+
+
+// sendBy is send with a deadline; zero means none. If this process was frozen, the deadline may have
+// passed before the write, so sendBy gives up only if the socket is full.
 func (l link) sendBy(limit time.Time, line any) error {
-	_ = l.conn.SetWriteDeadline(limit) // sockets have deadlines
-	err := json.NewEncoder(l.conn).Encode(line)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return err
+	text, _ := json.Marshal(line) // orders and reports are always valid
+	for text = append(text, '\n'); len(text) > 0; limit = time.Now().Add(sendLimit) {
+		_ = l.conn.SetWriteDeadline(limit) // sockets have deadlines
+		n, err := l.conn.Write(text)
+		text = text[n:]
+		late := errors.Is(err, os.ErrDeadlineExceeded)
+		if late && l.full() {
+			return err
+		} else if err != nil && !late {
+			return nil
+		}
 	}
 	return nil
+}
+
+// full reports whether the socket has no room.
+func (l link) full() bool {
+	room := 0
+	raw, err := l.conn.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			room, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+		})
+	}
+	return err != nil || room <= 0
 }
 
 // lines returns the lines that arrive on conn. The channel is closed at the end of conn, at a

@@ -3,6 +3,7 @@
 package supervise_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,15 @@ func TestUntil(t *testing.T) {
 	}
 	if until, _ := supervise.Until(time.Time{}.Add(time.Hour)); until <= 0 {
 		t.Errorf("a deadline long ago is %v, which would be none", until)
+	}
+}
+
+// TestSendOfAFrozenProcess: a process that was frozen before it writes to the socket sends its line
+// nevertheless. Otherwise a wrapper on a busy machine would kill its watchdog.
+func TestSendOfAFrozenProcess(t *testing.T) {
+	n, err := supervise.LateSends()
+	if n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d lines were sent, then: %v", n, err)
 	}
 }
 
