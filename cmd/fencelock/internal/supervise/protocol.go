@@ -81,7 +81,6 @@ func (l link) send(line any) error { return l.sendBy(time.Now().Add(sendLimit), 
 // sendLimit is short, since the lease of a lost lock may end KillReserve after an order.
 const sendLimit = KillReserve / 4
 
-
 // sendBy is send with a deadline; zero means none. If this process was frozen, the deadline may have
 // passed before the write, so sendBy gives up only if the socket is full.
 func (l link) sendBy(limit time.Time, line any) error {

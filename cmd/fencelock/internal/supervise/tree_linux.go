@@ -255,9 +255,13 @@ func running(pid int) bool {
 	return state != 'Z' && state != 'X'
 }
 
-// finished reports whether every thread of a process has ended, so that it has no children any more.
+// finished reports whether a process is a zombie and every thread of it has ended, so that it has no
+// children any more.
 func finished(pid int) bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // none if it was reaped
+	if state, _ := statOf(pid); state != 'Z' {
+		return false
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
 		if state, _ := readStat(thread); state != 'Z' && state != 'X' {
 			return false

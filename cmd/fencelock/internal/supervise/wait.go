@@ -288,7 +288,7 @@ func (p *Process) takeOver(why string) {
 	}
 	again := time.NewTicker(killAgain)
 	defer again.Stop()
-	for p.denied = 0; !p.reaped && !finished(p.watchdog.pid) || p.own.roots() > 0; {
+	for p.denied = 0; !p.watchdogGone() || p.own.roots() > 0; {
 		if p.broken {
 			p.own.kill(killLimit)
 			if p.own.denied != p.denied {
@@ -315,6 +315,20 @@ func (p *Process) takeOver(why string) {
 	}
 	p.awaitStatus()
 	p.empty = !p.stuck()
+}
+
+// watchdogGone reports whether the watchdog has ended, so that its children are ours. If a debugger
+// keeps this process from reaping it, its threads are looked up, for some time: the kernel may leave
+// a thread out of a list while others end.
+func (p *Process) watchdogGone() bool {
+	if p.reaped || !finished(p.watchdog.pid) {
+		p.gone = time.Time{}
+		return p.reaped
+	}
+	if p.gone.IsZero() {
+		p.gone = time.Now()
+	}
+	return time.Since(p.gone) > KillReserve
 }
 
 // awaitStatus waits for the status of a command that has become our child and has ended. There is
