@@ -61,3 +61,10 @@ func (e *Engine) Restore(node int, l driver.Lease, left time.Duration) {
 	r := &renewals{renewer: e.renewer, sent: time.Now().Add(left - (l.TTL - drift(l.TTL)))}
 	r.restore(e.set.nodes[node], l)
 }
+
+// Asked tracks the calls to one node.
+type Asked struct{ asked }
+
+func (a *Asked) Begin() { a.begin() }
+func (a *Asked) End()   { a.end() }
+func (a *Asked) Wait()  { a.wait() }

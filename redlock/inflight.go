@@ -15,19 +15,51 @@ import (
 // undoing operation bars it.
 type inflight []asked
 
-// asked tracks the calls to one node.
+// asked tracks the calls to one node. A call may begin while an operation waits, which a
+// sync.WaitGroup does not allow.
 type asked struct {
-	open  sync.WaitGroup
 	until atomic.Int64 // until when a call that timed out may arrive, by the node's clock; 0 if there is none
+
+	mu   sync.Mutex    // guards open and idle
+	open int           // calls in flight
+	idle chan struct{} // closed when there are none; nil if nobody waits
+}
+
+func (a *asked) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open++
+}
+
+func (a *asked) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open--; a.open == 0 && a.idle != nil {
+		close(a.idle)
+		a.idle = nil
+	}
+}
+
+// wait blocks until no call is in flight.
+func (a *asked) wait() {
+	a.mu.Lock()
+	if a.open > 0 && a.idle == nil {
+		a.idle = make(chan struct{})
+	}
+	idle := a.idle
+	a.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
 }
 
 // under returns ask, extended to track its calls to nodes, which have the time limit d.
 func (as inflight) under(nodes []*node, d time.Duration, ask question) question {
 	for _, n := range nodes {
-		as[n.index].open.Add(1)
+		as[n.index].begin()
 	}
 	return func(ctx context.Context, n *node) redisconn.Reply {
-		defer as[n.index].open.Done()
+		defer as[n.index].end()
 		r := ask(ctx, n)
 		if unknown(r.Err) {
 			as.gaveUp(n, d)
@@ -47,7 +79,7 @@ func (as inflight) until(n *node) int64 { return as[n.index].until.Load() }
 // after returns ask, extended to wait for the calls in flight, which have time limits of their own.
 func (as inflight) after(ask question) question {
 	return func(ctx context.Context, n *node) redisconn.Reply {
-		as[n.index].open.Wait()
+		as[n.index].wait()
 		return ask(ctx, n)
 	}
 }
