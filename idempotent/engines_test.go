@@ -150,7 +150,7 @@ func TestLocksOfAnotherEngine(t *testing.T) {
 	}
 	for _, a := range answers {
 		if got := <-a; got.value != 1 || got.err != nil {
-			t.Errorf("%+v, want 1", got)
+			t.Errorf("%d, %v; want 1", got.value, got.err)
 		}
 	}
 }

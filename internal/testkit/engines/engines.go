@@ -32,6 +32,9 @@ type Store struct {
 // test.
 type Connect func() driver.Engine
 
+// patience is how long a client retries: on a busy machine the default is too short.
+const patience = 20 * time.Second
+
 // All returns functions that start each kind of store, for locks with a TTL of up to maxTTL.
 func All(maxTTL time.Duration) map[string]func(testing.TB) Connect {
 	all := map[string]func(testing.TB) Connect{}
@@ -96,7 +99,7 @@ func (s Store) open() (e driver.Engine, end func(), err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return redislock.New(client, nil), client.Close, nil
+		return redislock.New(client, &redislock.Config{RetryTimeout: patience}), client.Close, nil
 	case "redlock":
 		return s.masters()
 	case "postgres":
@@ -116,7 +119,7 @@ func (s Store) masters() (e driver.Engine, end func(), err error) {
 		lazy := redlock.NewLazy(func() (rueidis.Client, error) { return dial(addr) })
 		lazies, nodes = append(lazies, lazy), append(nodes, lazy)
 	}
-	return redlock.New(nodes, &redlock.Config{MaxTTL: s.MaxTTL}), func() {
+	return redlock.New(nodes, &redlock.Config{MaxTTL: s.MaxTTL, RetryTimeout: patience}), func() {
 		for _, lazy := range lazies {
 			lazy.Close()
 		}
