@@ -43,7 +43,7 @@ type Engine struct {
 // connection with locks.
 func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	d := &dialer{pool: pool, cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
-	own := &ownSession{}
+	own := &ownSession{sweeper: sweeper{every: sweepTime}}
 	own.dial = func(ctx context.Context) (*session, error) { return d.dial(ctx, 0, false) }
 	a := &acquirer{
 		own:     own,
@@ -55,7 +55,11 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	}
 	a.holds = &holdings{own: own, waiters: a.waiters, turns: a.turns, room: a.room, byOwner: map[string]*hold{}}
 	b := &breaker{own: own, holds: a.holds, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
-	d.onNotice, d.onTick = b.hear, a.holds.expire
+	d.onNotice = b.hear
+	d.onTick = func(s *session, now time.Time) {
+		a.holds.expire(s, now)
+		own.tick(s, now)
+	}
 	d.isFree = func(s *session) bool { return len(a.holds.of(s)) == 0 }
 	d.onEnd = func(s *session) {
 		a.locks.forget(s)
@@ -213,12 +217,24 @@ func (e *Engine) Close() error {
 			} // before another client can acquire it
 		}
 	}
-	var calls []*pipe.Call
-	for _, h := range held {
-		calls = append(calls, h.free())
+	frees := make([]*pipe.Call, len(held))
+	for i, h := range held {
+		frees[i] = h.free()
 	}
-	for _, c := range calls {
-		_, _ = c.Wait(ctx) // if it failed, the name stays closed until the lease would have expired
+	failed := map[*session]bool{}
+	for i, c := range frees {
+		if _, err := c.Wait(ctx); err != nil { // the name stays closed until the lease would have expired
+			failed[held[i].session] = true
+		}
+	}
+	var retired []*pipe.Call
+	for _, s := range all {
+		if !failed[s] {
+			retired = append(retired, s.retire())
+		}
+	}
+	for _, c := range retired {
+		_, _ = c.Wait(ctx) // if it failed, a sweep deletes the row
 	}
 	for _, s := range all {
 		s.Close(errClosed)

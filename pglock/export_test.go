@@ -1,5 +1,7 @@
 package pglock
 
+import "time"
+
 // HashText is hashText, for tests outside the package.
 var HashText = hashText
 
@@ -15,3 +17,9 @@ var TryTxSQL = tryTxSQL
 
 // TxGrace is txGrace, for tests outside the package.
 const TxGrace = txGrace
+
+// SweepEvery sets the time between two passes of the sweep.
+func (e *Engine) SweepEvery(d time.Duration) {
+	e.own.sweeper.every = d
+	e.own.sweeper.nextIn(0)
+}

@@ -188,7 +188,6 @@ func (m *holdings) Renew(ctx context.Context, leases []driver.Lease) []error {
 	}
 	if len(groups) > 0 {
 		m.own.listen()
-		m.own.sweepSoon()
 	}
 	for s, c := range calls {
 		r, err := c.Result(ctx)

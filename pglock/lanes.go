@@ -135,7 +135,7 @@ func (p *lanes) renew() {
 		}
 	}
 	for s := p.takeIdle(); s != nil; s = p.takeIdle() {
-		go s.Close(errSpare) // ends when Terminate is sent
+		go s.part() // ends within cancelLimit
 	}
 }
 
@@ -247,7 +247,7 @@ func (p *lanes) putIdle(s *session) {
 	switch {
 	case s == nil:
 	case !s.fit():
-		go s.Close(errSpare) // ends when Terminate is sent
+		go s.part() // ends within cancelLimit
 	default:
 		p.idle = append(p.idle, spare{s, time.Now()})
 		p.trimLater()
@@ -268,7 +268,7 @@ func (p *lanes) trim() {
 	defer p.mu.Unlock()
 	p.trims = false
 	for len(p.idle) > 1 && time.Since(p.idle[0].since) >= spareTime {
-		go p.idle[0].s.Close(errSpare) // ends when Terminate is sent
+		go p.idle[0].s.part() // ends within cancelLimit
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.trimLater()

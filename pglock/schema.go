@@ -28,12 +28,20 @@ const (
 	otherVersion  = "use one version of the program everywhere; or, while no lock is held, drop the schema fencelock, which deletes its records and limits, and run fencelock init"
 )
 
+// sweepPage is how many rows of a table one call examines that deletes leftover rows. spentTickets is
+// how many tickets of requests that are gone a request passes in one call.
+const (
+	sweepPage    = 200
+	spentTickets = 100
+)
+
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
 // numbers replaces the placeholders of the SQL files.
 var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}", strconv.Itoa(classGate),
-	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion), "{longest}", strconv.FormatInt(driver.MaxDuration.Milliseconds(), 10), "{remedy}", otherVersion)
+	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion), "{longest}", strconv.FormatInt(driver.MaxDuration.Milliseconds(), 10), "{remedy}", otherVersion,
+	"{page}", strconv.Itoa(sweepPage), "{dead}", strconv.Itoa(spentTickets))
 
 // Schema returns the SQL that creates the schema fencelock and its contents. An engine runs it by
 // itself if its role may create schemas. Otherwise an administrator runs it once per database, in
@@ -41,7 +49,7 @@ var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}
 // then use the locks. Records belong to the schema's owner, who may grant other roles access.
 func Schema() string {
 	var all strings.Builder
-	for _, name := range []string{"tables", "session", "lock", "wait", "rate"} {
+	for _, name := range []string{"tables", "session", "lock", "wait", "sweep", "rate"} {
 		all.WriteString(numbers.Replace(sqlText(name)))
 		all.WriteByte('\n')
 	}

@@ -147,6 +147,18 @@ func (s *session) leaveQueue(owner string, ticket int64) {
 	}()
 }
 
+// retire deletes the session's row, before the session is closed on purpose. The row would otherwise
+// remain until a sweep.
+func (s *session) retire() *pipe.Call { return s.Call(s.fn["retire"], s.id) }
+
+// part closes a session without locks that is not needed.
+func (s *session) part() {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
+	defer cancel()
+	_, _ = s.retire().Wait(ctx) // if it fails, a sweep deletes the row
+	s.Close(errSpare)
+}
+
 // The pauses between two attempts of what must be done while a session lives.
 const (
 	firstRepair = 100 * time.Millisecond

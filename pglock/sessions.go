@@ -34,7 +34,7 @@ func (l *lazySession) get(ctx context.Context) (*session, error) { return l.star
 // and statements that wait for the disk, and receives notifications of breaks.
 type ownSession struct {
 	lazySession
-	swept retry.Period // rows of sessions that have ended
+	sweeper sweeper
 }
 
 // ask runs a query.
@@ -44,6 +44,16 @@ func (o *ownSession) ask(ctx context.Context, sql string, args ...any) ([]pipe.R
 		return nil, err
 	}
 	return s.Query(sql, args...).Wait(ctx)
+}
+
+// tick is called regularly for each open session.
+func (o *ownSession) tick(s *session, now time.Time) {
+	o.mu.Lock()
+	own := o.last != nil && o.last.over() && o.last.s == s
+	o.mu.Unlock()
+	if own {
+		o.sweeper.sweepIfDue(s, now)
+	}
 }
 
 // askLimit bounds background queries.
@@ -69,25 +79,6 @@ func (o *ownSession) forget(s *session, key int64, owner string) {
 			return // a row that remains expires after the TTL
 		}
 		_ = pause.Wait(context.Background())
-	}
-}
-
-// sweepTime is the least time between two sweeps of an engine.
-const sweepTime = time.Minute
-
-// sweepSoon sweeps in the background if it is time to.
-func (o *ownSession) sweepSoon() {
-	if o.swept.Due(sweepTime + retry.Jitter(sweepTime/4)) {
-		go o.sweep() // ends within askLimit
-	}
-}
-
-// sweep removes the rows that ended sessions left behind.
-func (o *ownSession) sweep() {
-	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
-	defer cancel()
-	if s, err := o.get(ctx); err == nil {
-		_, _ = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMicro()).Wait(ctx) // if it fails, the next sweep does it
 	}
 }
 
@@ -130,11 +121,7 @@ func (l *lockSessions) open(ctx context.Context, ttl time.Duration) (*session, e
 			return nil, err
 		}
 	}
-	s, err := l.dialer.dial(ctx, ttl, false)
-	if err == nil {
-		l.own.sweepSoon()
-	}
-	return s, err
+	return l.dialer.dial(ctx, ttl, false)
 }
 
 // forget drops a session that has ended.

@@ -120,9 +120,7 @@ func (w *wait) once(ctx context.Context) (driver.Grant, error) {
 func (w *wait) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelLimit)
 	defer cancel()
-	if w.ticket > 0 {
-		_, _ = w.session.Call(w.session.fn["leave_queue"], w.owner, w.ticket).Wait(ctx) // if it fails, the row is recognized as dead
-	}
+	_, _ = w.session.Call(w.session.fn["give_up"], w.owner, w.ticket, w.key, w.session.id).Wait(ctx) // if it fails, the rows are recognized as dead
 	w.session.Close(fmt.Errorf("a wait was given up: %w", errSpare))
 	<-w.waiters.slots
 }

@@ -62,7 +62,7 @@ func (p *waiterPool) take(ttl time.Duration) *session {
 		}
 	}
 	if n := len(p.idle); n > 0 && n+len(p.slots) > cap(p.slots) {
-		go p.idle[0].Close(errSpare) // ends when Terminate is sent
+		go p.idle[0].part() // ends within cancelLimit
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	return nil

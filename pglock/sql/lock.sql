@@ -23,18 +23,37 @@
 --   busy     ask again at once
 --   again    the time of a wait is over
 
--- ahead_of returns whether a live request waits ahead of ticket m.
+-- spent deletes the row of a ticket whose request is gone. It returns NULL if the request waits, else
+-- how many rows it deleted: none if another client is just doing that. It keeps no lock; see live.
+CREATE OR REPLACE FUNCTION fencelock.spent(k bigint, b bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+	id integer := (b & 2147483647)::integer;
+	n integer;
+BEGIN
+	IF pg_try_advisory_lock_shared({ticket}, id) AND pg_advisory_unlock_shared({ticket}, id) THEN
+		DELETE FROM fencelock.queued WHERE owner = (SELECT owner FROM fencelock.queued WHERE key = k AND ticket = b FOR UPDATE SKIP LOCKED);
+		GET DIAGNOSTICS n = ROW_COUNT;
+	END IF;
+	RETURN n;
+END $$;
+
+-- ahead_of returns whether a live request waits ahead of ticket m. NULL means that {dead} requests
+-- ahead are gone, and that the caller must ask again.
 CREATE OR REPLACE FUNCTION fencelock.ahead_of(k bigint, m bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
 	b bigint;
+	n integer := 0;
 BEGIN
-	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND ticket < coalesce(nullif(m, 0), 9223372036854775807) ORDER BY ticket LOOP
-		IF NOT pg_try_advisory_xact_lock_shared({ticket}, (b & 2147483647)::integer) THEN
+	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND ticket < coalesce(nullif(m, 0), 9223372036854775807)
+			ORDER BY ticket LIMIT {dead} LOOP
+		IF fencelock.spent(k, b) IS NULL THEN
 			RETURN true;
 		END IF;
+		n := n + 1;
 	END LOOP;
-	RETURN false;
+	RETURN CASE WHEN n < {dead} THEN false END;
 END $$;
 
 -- closed_by returns for how many milliseconds a minimum hold still closes the key. It is not in
@@ -52,12 +71,14 @@ CREATE OR REPLACE FUNCTION fencelock.bar(k bigint, m bigint, cl bigint, gone tex
 LANGUAGE plpgsql AS $$
 DECLARE
 	ms bigint := fencelock.closed_by(k);
+	ahead boolean;
 BEGIN
 	IF ms > 0 THEN
 		RETURN 'closed|' || ms;
 	END IF;
-	IF fencelock.ahead_of(k, m) THEN
-		RETURN 'queued';
+	ahead := fencelock.ahead_of(k, m);
+	IF ahead IS NOT false THEN
+		RETURN CASE WHEN ahead THEN 'queued' ELSE 'busy' END;
 	END IF;
 	RETURN fencelock.left_by(k, NULL, cl, gone);
 END $$;
@@ -163,13 +184,17 @@ CREATE OR REPLACE FUNCTION fencelock.share(k bigint, o text, n text, t bigint, s
 	m bigint, cl bigint, gone text, lim integer, units integer, have boolean, patient boolean) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
+	ahead boolean := false;
 	verdict text;
 BEGIN
 	IF NOT have AND NOT pg_try_advisory_lock_shared(k) THEN
 		RETURN 'held';
 	END IF;
-	IF EXISTS (SELECT FROM fencelock.queued WHERE key = k) AND fencelock.ahead_of(k, m) THEN
-		verdict := 'queued';
+	IF EXISTS (SELECT FROM fencelock.queued WHERE key = k) THEN
+		ahead := fencelock.ahead_of(k, m);
+	END IF;
+	IF ahead IS NOT false THEN
+		verdict := CASE WHEN ahead THEN 'queued' ELSE 'busy' END;
 	ELSIF patient THEN
 		PERFORM pg_advisory_xact_lock({gate}, hashint8(k));
 	ELSIF NOT pg_try_advisory_xact_lock({gate}, hashint8(k)) THEN

@@ -107,11 +107,21 @@ BEGIN
 		ELSE greatest(0, e.max_ttl - fencelock.waited(s.since, s.client, now_client)) END);
 END $$;
 
--- live returns whether a session is connected. mine is the caller's own session.
+-- live returns whether a session is connected. mine is the caller's own session. It keeps no lock:
+-- thousands of dead sessions would fill the server's lock table. No interrupt is processed between
+-- the two calls of one expression, so a cancel cannot leave the lock behind.
 CREATE OR REPLACE FUNCTION fencelock.live(id integer, mine integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-	RETURN id = mine OR NOT pg_try_advisory_xact_lock_shared({session}, id);
+	RETURN id = mine OR NOT (pg_try_advisory_lock_shared({session}, id) AND pg_advisory_unlock_shared({session}, id));
+END $$;
+
+-- retire deletes the beat row of a session that is about to end and holds nothing. It runs with the
+-- permissions of the schema's owner, like beat.
+CREATE OR REPLACE FUNCTION fencelock.retire(s integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	DELETE FROM fencelock.beat WHERE session = s AND backend = pg_backend_pid();
 END $$;
 
 -- remains returns for how many milliseconds the lease of a vanished holder still runs (rest): its
@@ -137,38 +147,4 @@ BEGIN
 		seen := clock_timestamp();
 		client := cl;
 	END IF;
-END $$;
-
--- sweep deletes the rows that vanished requests and holders left behind, and the rows of free
--- names. Nothing depends on it.
-CREATE OR REPLACE FUNCTION fencelock.sweep(mine integer, now_client bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-	dead integer[] := (SELECT array_agg(session) FROM (
-			SELECT session FROM fencelock.held WHERE owner IS NOT NULL UNION SELECT session FROM fencelock.sharer
-			UNION SELECT session FROM fencelock.queued UNION SELECT session FROM fencelock.beat) x
-		WHERE NOT fencelock.live(session, mine));
-BEGIN
-	DELETE FROM fencelock.minimum WHERE not_before < clock_timestamp();
-	DELETE FROM fencelock.queued WHERE session = ANY (dead);
-	UPDATE fencelock.held SET (seen, client) = (SELECT r.seen, r.client FROM fencelock.remains(session, since, ttl, now_client, seen, client) r)
-	WHERE owner IS NOT NULL AND session = ANY (dead);
-	UPDATE fencelock.sharer SET (seen, client) = (SELECT r.seen, r.client FROM fencelock.remains(session, since, ttl, now_client, seen, client) r)
-	WHERE session = ANY (dead);
-	DELETE FROM fencelock.sharer WHERE session = ANY (dead) AND fencelock.waited(seen, client, now_client) >= ttl;
-	DELETE FROM fencelock.held WHERE key IN (SELECT key FROM fencelock.held
-		WHERE owner IS NULL AND since < clock_timestamp() - interval '1 minute'
-			OR owner IS NOT NULL AND session = ANY (dead) AND fencelock.waited(seen, client, now_client) >= ttl
-		LIMIT 10000 FOR UPDATE SKIP LOCKED);
-	PERFORM fencelock.bury(dead);
-END $$;
-
--- bury deletes the beat rows of sessions that have ended and left no other rows. It runs with the
--- permissions of the schema's owner, like beat.
-CREATE OR REPLACE FUNCTION fencelock.bury(dead integer[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-	DELETE FROM fencelock.beat b WHERE session = ANY (dead) AND NOT fencelock.live(session, 0)
-		AND NOT EXISTS (SELECT FROM fencelock.held h WHERE h.session = b.session AND owner IS NOT NULL)
-		AND NOT EXISTS (SELECT FROM fencelock.sharer h WHERE h.session = b.session);
 END $$;

@@ -7,16 +7,15 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	m bigint := nextval('fencelock.ticket');
 	b bigint;
-	place integer := 1;
+	place bigint;
 BEGIN
 	PERFORM pg_advisory_lock({ticket}, (m & 2147483647)::integer);
 	INSERT INTO fencelock.queued VALUES (o, k, n, m, together, s, clock_timestamp(), h, p, c, lim, units)
 	ON CONFLICT (owner) DO UPDATE SET ticket = excluded.ticket, session = excluded.session;
-	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND ticket < m FOR UPDATE SKIP LOCKED LOOP
-		IF pg_try_advisory_xact_lock_shared({ticket}, (b & 2147483647)::integer) THEN
-			DELETE FROM fencelock.queued WHERE owner = (SELECT owner FROM fencelock.queued WHERE key = k AND ticket = b);
-		ELSE
-			place := place + 1;
+	place := 1 + (SELECT count(*) FROM fencelock.queued WHERE key = k AND ticket < m);
+	FOR b IN SELECT ticket FROM fencelock.queued WHERE key = k AND ticket < m ORDER BY ticket LIMIT {dead} LOOP
+		IF fencelock.spent(k, b) IS NOT NULL THEN
+			place := place - 1;
 		END IF;
 	END LOOP;
 	RETURN m || '|' || place;
@@ -30,16 +29,36 @@ BEGIN
 	PERFORM pg_advisory_unlock({ticket}, (m & 2147483647)::integer);
 END $$;
 
+-- give_up is leave_queue for a session that ends next. Unless the request was granted, the session's
+-- beat row goes too.
+CREATE OR REPLACE FUNCTION fencelock.give_up(o text, m bigint, k bigint, s integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fencelock.leave_queue(o, m);
+	IF NOT EXISTS (SELECT FROM fencelock.held WHERE key = k AND owner = o) AND NOT EXISTS (SELECT FROM fencelock.sharer WHERE key = k AND owner = o) THEN
+		PERFORM fencelock.retire(s);
+	END IF;
+END $$;
+
 -- turn waits until no ticket before m is left, and then for the key, for as long as the session's
 -- lock_timeout allows. It waits for transaction-level locks, which are released when it fails; a
--- session-level lock might remain when its wait is cancelled.
+-- session-level lock might remain when its wait is cancelled. If it meets requests that are gone, it
+-- deletes their rows and returns before it waits, so that no wait keeps rows locked.
 CREATE OR REPLACE FUNCTION fencelock.turn(k bigint, m bigint, together boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
 	b bigint := m;
+	rows integer;
+	deleted integer := 0;
 BEGIN
 	LOOP
 		b := (SELECT max(ticket) FROM fencelock.queued WHERE key = k AND ticket < b);
+		rows := fencelock.spent(k, b);
+		deleted := deleted + coalesce(rows, 0);
+		CONTINUE WHEN rows IS NOT NULL AND deleted < {dead};
+		IF deleted > 0 THEN
+			RETURN false;
+		END IF;
 		EXIT WHEN b IS NULL;
 		PERFORM pg_advisory_xact_lock_shared({ticket}, (b & 2147483647)::integer);
 	END LOOP;

@@ -1,0 +1,75 @@
+package pglock
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock/internal/retry"
+)
+
+// sweeper deletes the rows that ended sessions left behind. Nothing depends on it. It works on the
+// engine's own session for as long as that session is open, so also in a process that is idle or
+// never renews. It pauses between pages, because listings and breaks use the same session.
+type sweeper struct {
+	every time.Duration // between two passes; three times that after a pass that found nothing
+
+	mu   sync.Mutex // guards next
+	next time.Time  // when the next pass is due
+}
+
+// sweepTime is the usual time between two passes of an engine.
+const sweepTime = time.Minute
+
+// minSweepPause is the shortest pause between two pages.
+const minSweepPause = 10 * time.Millisecond
+
+// sweepIfDue starts a pass if it is time to.
+func (w *sweeper) sweepIfDue(s *session, now time.Time) {
+	w.mu.Lock()
+	due := !now.Before(w.next)
+	w.mu.Unlock()
+	if due {
+		w.nextIn(3 * w.every)
+		go w.pass(s) // ends with the pass, or with the session
+	}
+}
+
+// nextIn schedules the next pass.
+func (w *sweeper) nextIn(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next = time.Now().Add(d + retry.Jitter(d/4))
+}
+
+// pass goes through the tables, page by page, and is idle for three quarters of the time.
+func (w *sweeper) pass(s *session) {
+	for place := ""; ; {
+		begun := time.Now()
+		found, next, err := s.sweepPage(place)
+		if found {
+			w.nextIn(w.every)
+		}
+		if err != nil || next == "" {
+			return // a later pass continues
+		}
+		place = next
+		retry.Nap(context.Background(), max(minSweepPause, 3*time.Since(begun)), s.Dead())
+	}
+}
+
+// sweepPage examines one page of a table, and reports whether it found rows to delete. It returns
+// the next place, "" at the end of the pass and while another process sweeps.
+func (s *session) sweepPage(place string) (found bool, next string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	rows, err := s.Query("SELECT fencelock.sweep_page($1::integer, $2::bigint, $3::text)", s.id, time.Now().UnixMicro(), place).Wait(ctx)
+	if err != nil || len(rows) != 1 {
+		return false, "", err
+	}
+	n, rest, _ := bytes.Cut(rows[0][0], []byte("|"))
+	deleted, _ := strconv.Atoi(string(n)) // the server writes integers
+	return deleted > 0, string(rest), nil
+}
