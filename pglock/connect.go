@@ -133,9 +133,16 @@ func (s *session) set(ctx context.Context, c *pgconn.PgConn) error {
 	return s.agreed(got.Rows)
 }
 
-// complete makes sure that the database has the schema in this version.
+// revisionSQL is the revision of the schema's functions; 0 if it is unknown.
+const revisionSQL = `coalesce(substring(obj_description('fencelock'::regnamespace, 'pg_namespace') from 'revision ([0-9]{1,9})'), '0')::integer`
+
+const versionSQL = "SELECT version, " + revisionSQL + `, pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'fencelock'), 'USAGE')
+FROM fencelock.epoch`
+
+// complete makes sure that the database has the schema in this version. It replaces earlier
+// functions if the role may.
 func complete(ctx context.Context, c *pgconn.PgConn) error {
-	got := c.ExecParams(ctx, "SELECT version FROM fencelock.epoch", nil, nil, nil, nil).Read()
+	got := c.ExecParams(ctx, versionSQL, nil, nil, nil, nil).Read()
 	switch {
 	case missing(got.Err):
 		return create(ctx, c)
@@ -144,8 +151,14 @@ func complete(ctx context.Context, c *pgconn.PgConn) error {
 	case len(got.Rows) == 0:
 		return refuse("the table fencelock.epoch is empty, probably because the schema was restored without its data; drop the schema fencelock and run fencelock init")
 	}
-	if v := pipe.Row(got.Rows[0]).Int(0); v != schemaVersion {
+	r := pipe.Row(got.Rows[0])
+	if v := r.Int(0); v != schemaVersion {
 		return refuse("the schema fencelock has version %d, but this program needs version %d: %s", v, schemaVersion, otherVersion)
+	}
+	if r.Int(1) < functionsRevision && r.Text(2) == "t" {
+		if err := create(ctx, c); !denied(err) { // the owner of the schema may lack CREATE on the database
+			return err
+		}
 	}
 	return nil
 }

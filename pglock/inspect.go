@@ -28,7 +28,9 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		sweep(ctx, c, t.Names())
 		r, err := one(c.ExecParams(ctx, inspectSQL, nil, nil, nil, nil).Read())
 		if err == nil {
-			findings = append(findings, pooler(uint32(r.Int(0)) == c.PID(), e.dialer.cfg.AllowPooler), durability(r.Text(1), r.Text(2)), lockTable(r.Int(3), r.Int(4)), snapshot(ctx, c))
+			findings = append(findings, pooler(uint32(r.Int(0)) == c.PID(), e.dialer.cfg.AllowPooler), durability(r.Text(1), r.Text(2)),
+				lockTable(r.Int(3), r.Int(4), r.Int(5)), snapshot(ctx, c))
+			findings = append(findings, schema(ctx, c)...)
 		}
 		return err
 	})
@@ -61,10 +63,11 @@ func sweep(ctx context.Context, c *pgconn.PgConn, names []string) {
 		[][]byte{[]byte(strings.Join(names, ","))}, nil, nil, nil).Read()
 }
 
-const inspectSQL = `SELECT pg_backend_pid(), current_setting('fsync'), current_setting('full_page_writes'),
+var inspectSQL = numbers.Replace(`SELECT pg_backend_pid(), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
-	(SELECT count(*) FROM pg_locks WHERE NOT fastpath)`
+	(SELECT count(*) FROM pg_locks WHERE NOT fastpath),
+	(SELECT count(*) FROM pg_locks l WHERE NOT l.fastpath AND l.pid IN (SELECT s.pid FROM ` + sessionLocks + ` s))`)
 
 // pooler checks whether the answering server process is the one that the connection was made to.
 func pooler(direct, allowed bool) driver.Finding {
@@ -92,13 +95,40 @@ func durability(fsync, pages string) driver.Finding {
 
 // lockTable checks the free space in the server's lock table, which all locks of all databases
 // share. Renewals need some of it too.
-func lockTable(all, used int64) driver.Finding {
-	saw := fmt.Sprintf("space for %d locks of all kinds, %d used", all, used)
+func lockTable(all, used, ours int64) driver.Finding {
+	saw := fmt.Sprintf("space for %d locks of all kinds, %d used, %d of them by fencelock", all, used, ours)
 	if used*10 <= all*6 {
 		return inspect.Passed("lock table", saw)
 	}
 	return inspect.Found("lock table", driver.Warning, saw, "when it is full, renewals fail and held locks are lost",
 		"raise max_locks_per_transaction")
+}
+
+var schemaSQL = numbers.Replace(`SELECT ` + revisionSQL + `,
+	(SELECT count(*) FROM fencelock.beat b WHERE NOT EXISTS (SELECT FROM ` + sessionLocks + ` s WHERE s.id = b.session))`)
+
+// manyLeftovers is how many sessions that have ended may have left a row. A sweep deletes more than
+// that in a minute.
+const manyLeftovers = 10000
+
+// schema checks that the schema has the functions of this program, and that the rows of sessions
+// that have ended are deleted. Without a schema there is nothing to check.
+func schema(ctx context.Context, c *pgconn.PgConn) []driver.Finding {
+	r, err := one(c.ExecParams(ctx, schemaSQL, nil, nil, nil, nil).Read())
+	if err != nil {
+		return nil
+	}
+	functions, ended := fmt.Sprintf("functions of revision %d", r.Int(0)), fmt.Sprintf("%d sessions that have ended left rows", r.Int(1))
+	all := []driver.Finding{inspect.Passed("schema", functions), inspect.Passed("leftovers", ended)}
+	if r.Int(0) < functionsRevision {
+		all[0] = inspect.Found("schema", driver.Warning, functions+", which is of an earlier program", "faults of that program remain",
+			"let the owner of the schema run fencelock init, or the SQL that it prints")
+	}
+	if r.Int(1) > manyLeftovers {
+		all[1] = inspect.Found("leftovers", driver.Warning, ended, "operations read over more rows, and the tables grow",
+			"keep a process with an engine running: it deletes them within minutes")
+	}
+	return all
 }
 
 // oldSnapshot is the age of a snapshot, in transactions, above which there is a warning.

@@ -3,6 +3,7 @@
 package pglock_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -224,4 +225,58 @@ func TestNumbersOfSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, e, leaseOf(request("a"), g))
+}
+
+// olderFunctions makes the functions of a schema those of an earlier program.
+func olderFunctions(t *testing.T, pg *pgtest.Postgres) {
+	t.Helper()
+	pg.Exec(t, "COMMENT ON SCHEMA fencelock IS NULL", "DROP FUNCTION fencelock.sweep_page, fencelock.retire, fencelock.give_up")
+}
+
+const newerSQL = "SELECT to_regproc('fencelock.sweep_page') IS NOT NULL"
+
+// TestOlderFunctions: the owner of the schema replaces them. Another role works with them, and
+// doctor says so.
+func TestOlderFunctions(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, "CREATE ROLE app LOGIN")
+	old := engine(t, pg.DSN(), nil)
+	l := try(t, old, request("a"))
+	olderFunctions(t, pg)
+	app := engine(t, pg.As("app"), nil)
+	app.SweepEvery(10 * time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := queueUp(t, ctx, app, request("a"))
+	cancel()
+	await(t, w, "the end of the wait")
+	w = queueUp(t, t.Context(), app, request("a"))
+	release(t, old, l)
+	l = granted(t, w)
+	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "schema", driver.Warning, "revision 0")
+	if got := pg.Query(t, newerSQL); got != "false" {
+		t.Error("a role that does not own the schema replaced its functions")
+	}
+	release(t, old, try(t, old, request("b"))) // on connections of before
+	owner := engine(t, pg.DSN(), nil)
+	release(t, owner, try(t, owner, request("b")))
+	if got := pg.Query(t, newerSQL); got != "true" {
+		t.Error("the owner of the schema did not replace its functions")
+	}
+	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "schema", driver.Good, "revision")
+	must(t, renew(app, l))
+	release(t, app, l)
+}
+
+// TestSweepOfOlderPrograms: they call another function, whose work and locks are bounded too.
+func TestSweepOfOlderPrograms(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t, "max_locks_per_transaction=10", "max_connections=20")
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	leaveDead(t, pg, 1000)
+	before := number(t, pg, deadSQL)
+	pg.Exec(t, "SELECT fencelock.sweep(0, (extract(epoch FROM now()) * 1000000)::bigint)")
+	if gone := before - number(t, pg, deadSQL); gone < 600 || gone > 800 {
+		t.Errorf("%d rows were deleted, want a page of each of four tables", gone)
+	}
 }

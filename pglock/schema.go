@@ -28,6 +28,10 @@ const (
 	otherVersion  = "use one version of the program everywhere; or, while no lock is held, drop the schema fencelock, which deletes its records and limits, and run fencelock init"
 )
 
+// functionsRevision counts the changes of the functions within a version. Programs work with the
+// functions of any revision. It is in the comment of the schema.
+const functionsRevision = 2
+
 // sweepPage is how many rows of a table one call examines that deletes leftover rows. spentTickets is
 // how many tickets of requests that are gone a request passes in one call.
 const (
@@ -41,7 +45,7 @@ var sqlFiles embed.FS
 // numbers replaces the placeholders of the SQL files.
 var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}", strconv.Itoa(classGate),
 	"{session}", strconv.Itoa(classSession), "{ticket}", strconv.Itoa(classTicket), "{version}", strconv.Itoa(schemaVersion), "{longest}", strconv.FormatInt(driver.MaxDuration.Milliseconds(), 10), "{remedy}", otherVersion,
-	"{page}", strconv.Itoa(sweepPage), "{dead}", strconv.Itoa(spentTickets))
+	"{revision}", strconv.Itoa(functionsRevision), "{page}", strconv.Itoa(sweepPage), "{dead}", strconv.Itoa(spentTickets))
 
 // Schema returns the SQL that creates the schema fencelock and its contents. An engine runs it by
 // itself if its role may create schemas. Otherwise an administrator runs it once per database, in

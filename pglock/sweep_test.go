@@ -4,7 +4,6 @@ package pglock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/pglock"
 )
@@ -109,6 +106,114 @@ func TestThousandsOfDeadSessions(t *testing.T) {
 	}
 }
 
-var _ = errors.Is
-var _ = fencelock.New
-var _ driver.Engine = (*pglock.Engine)(nil)
+// TestSweepsLeaveTheLivingAlone: several processes sweep all the time, among the rows of dead
+// sessions, while holders, sharers and waiters of living sessions come and go. No holder loses its
+// row, and the tokens increase.
+func TestSweepsLeaveTheLivingAlone(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	leaveDead(t, pg, 2000)
+	var engines []*pglock.Engine
+	for range 4 {
+		e := engine(t, pg.DSN(), patient)
+		e.SweepEvery(10 * time.Millisecond)
+		engines = append(engines, e)
+	}
+	exclusive, share := try(t, engines[0], long("held")), try(t, engines[1], shared(long("shared"), 1))
+	waiter := queueUp(t, t.Context(), engines[2], long("held"))
+	last := int64(0)
+	for end, i := time.Now().Add(5*time.Second), 0; time.Now().Before(end); i++ {
+		e := engines[i%len(engines)]
+		l := try(t, e, long(fmt.Sprint("free", i%3)))
+		if l.Token <= last {
+			t.Fatalf("token %d after %d", l.Token, last)
+		}
+		last = l.Token
+		release(t, e, l)
+		refused(t, e, long("held"))
+		refused(t, e, shared(long("shared"), 1))
+	}
+	if got := pg.Query(t, `SELECT (SELECT count(*) FROM fencelock.held WHERE owner = $1 AND seen IS NULL)
+		+ (SELECT count(*) FROM fencelock.sharer WHERE owner = $2 AND seen IS NULL) + (SELECT count(*) FROM fencelock.queued WHERE session < 1000000)`,
+		exclusive.Owner, share.Owner); got != "3" {
+		t.Errorf("of a holder, a sharer and a waiter there are %s rows left untouched", got)
+	}
+	eventually(t, "the rows of the dead are gone", func() bool { return pg.Query(t, deadSQL) == "0" })
+	must(t, renew(engines[0], exclusive), renew(engines[1], share))
+	release(t, engines[0], exclusive)
+	release(t, engines[2], granted(t, waiter))
+	release(t, engines[1], share)
+}
+
+// TestSweepOfAProcessThatNeverRenews: its holds are shorter than a third of their TTL. It deletes
+// the rows of sessions that end while it works.
+func TestSweepOfAProcessThatNeverRenews(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	e.SweepEvery(time.Second)
+	release(t, e, try(t, e, request("a")))
+	for range 2 {
+		leaveDead(t, pg, 10)
+		eventually(t, "the rows of the dead are gone", func() bool {
+			release(t, e, try(t, e, request("a")))
+			return pg.Query(t, deadSQL) == "0"
+		})
+	}
+}
+
+// TestSweepKeepsLeases: a dead holder's row is deleted when its lease has expired, and not earlier.
+func TestSweepKeepsLeases(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	for _, sql := range []string{
+		"INSERT INTO fencelock.beat VALUES (%[1]d, 1, now() - interval '2 minutes', %[2]d)",
+		"INSERT INTO fencelock.held SELECT %[1]d, 'h', 'h', 1, %[3]d, %[1]d, now() - interval '1 hour', '', 1, ''",
+		"INSERT INTO fencelock.sharer SELECT 's', %[1]d, 's', 1, %[3]d, %[1]d, now() - interval '1 hour', '', 1, '', 0, 1",
+	} {
+		client := time.Now().Add(-2 * time.Minute).UnixMicro()
+		pg.Exec(t, fmt.Sprintf(sql, deadFrom, client, 125000), fmt.Sprintf(sql, deadFrom+1, client, 3600000))
+	}
+	pg.Exec(t, "UPDATE fencelock.held SET client = 0", "UPDATE fencelock.sharer SET client = 0")
+	begun := time.Now()
+	e := engine(t, pg.DSN(), nil)
+	e.SweepEvery(100 * time.Millisecond)
+	release(t, e, try(t, e, request("a")))
+	eventually(t, "the rows of expired leases are gone", func() bool { return pg.Query(t, deadSQL) == "3" })
+	if d := time.Since(begun); d < 3*time.Second {
+		t.Errorf("a lease that ran for 5 s more was gone after %v", d)
+	}
+	time.Sleep(time.Second)
+	if got := pg.Query(t, deadSQL); got != "3" {
+		t.Errorf("of a lease that runs, %s of 3 rows are left", got)
+	}
+}
+
+// TestWaitsThatAreGivenUpLeaveNothing: no row of the request, and none of its session.
+func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	holds, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+	l := try(t, holds, request("a"))
+	release(t, e, try(t, e, request("b")))
+	rows := func() string {
+		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.beat) + (SELECT count(*) FROM fencelock.queued)")
+	}
+	eventually(t, "both processes have two connections", func() bool { return rows() == "4" })
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := queueUp(t, ctx, e, request("a"))
+		cancel()
+		await(t, w, "the end of the wait")
+	}
+	if got := rows(); got != "4" {
+		t.Errorf("%s rows after five waits that were given up, 4 before", got)
+	}
+	release(t, holds, l)
+	must(t, e.Close(), holds.Close())
+	if got := rows(); got != "0" {
+		t.Errorf("%s rows after both engines were closed", got)
+	}
+}

@@ -74,3 +74,6 @@ END $$;
 
 -- For servers on which functions are not executable by PUBLIC by default.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA fencelock TO PUBLIC;
+
+-- A program that has later functions replaces these, if its role may.
+COMMENT ON SCHEMA fencelock IS 'locks of fencelock; functions of revision {revision}';
