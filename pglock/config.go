@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"cmp"
+	"math"
 	"time"
 )
 
@@ -10,7 +11,8 @@ type Config struct {
 	// MaxTTL is the longest TTL that a request may have; a longer one is driver.ErrInvalid. After a
 	// crash, a restart or a promotion the server grants nothing for this time, because it has lost
 	// its locks. The value is stored in the database: the largest one that any client used applies
-	// to all. Zero means the default, 30 s.
+	// to all. Zero means the default, 30 s. Above 2,147,483,647 ms (24.8 days) every request returns
+	// driver.ErrConfig.
 	MaxTTL time.Duration
 
 	// MaxWaiters is how many connections the engine opens for requests that wait. Each contended
@@ -61,4 +63,15 @@ func (cfg *Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.FailoverTime = cmp.Or(c.FailoverTime, 5*time.Minute)
 	return c
+}
+
+// longestTimeout is the longest timeout that the server can be set to.
+const longestTimeout = math.MaxInt32 * time.Millisecond
+
+// check rejects values that the server cannot be set to.
+func (cfg *Config) check() error {
+	if cfg.MaxTTL > longestTimeout || cfg.Timeout > longestTimeout {
+		return refuse("MaxTTL is %v and Timeout %v, and PostgreSQL has no timeouts above %v: use shorter ones", cfg.MaxTTL, cfg.Timeout, longestTimeout)
+	}
+	return nil
 }

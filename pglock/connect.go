@@ -21,7 +21,7 @@ const checkSQL = `SELECT pg_backend_pid(), current_setting('server_version_num')
 	pg_catalog.hashtextextended($1::text, 0::bigint), version(),
 	current_setting('max_locks_per_transaction')::bigint *
 		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
-	current_setting('transaction_read_only')`
+	current_setting('transaction_read_only'), current_setting('server_encoding')`
 
 // check rejects servers on which the guarantees would not hold.
 func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
@@ -33,7 +33,7 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the database cannot store all names; use a database with the encoding UTF8: %w", err)
 	}
 	if err != nil {
-		return err
+		return s.withoutAnswer(err)
 	}
 	s.backend, s.slots = int32(r.Int(0)), int(r.Int(5))
 	switch version := r.Int(1); {
@@ -45,12 +45,62 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the server is a hot standby, whose locks do not exclude clients of the primary; connect to the primary (target_session_attrs=read-write)")
 	case r.Text(6) == "on":
 		return refuse("the server is read-only for this role (default_transaction_read_only); connect to a writable primary, or allow the role to write")
+	case r.Text(7) != "UTF8":
+		return refuse("the database has the encoding %s, which cannot store all names; use a database with the encoding UTF8", r.Text(7))
 	case r.Int(3) != hashText(probe):
 		return refuse("the server hashes names differently; use a database with the encoding UTF8")
-	case uint32(r.Int(0)) != c.PID() && !s.dialer.cfg.AllowPooler:
+	case uint32(r.Int(0)) == c.PID():
+		return nil
+	case !s.dialer.cfg.AllowPooler:
 		return refuse("there is a connection pooler in between; connect to the server directly, or set AllowPooler if it is in session mode")
 	}
+	return s.checkPooler(ctx, c)
+}
+
+// poolerRounds is how often two connections through a pooler are compared.
+const poolerRounds = 5
+
+// checkPooler rejects a pooler that shares server connections, before anything is set on one. It
+// compares the server processes of two connections: a pooler in transaction mode gives both the same
+// one, or another one to each transaction. A pooler is checked once.
+func (s *session) checkPooler(ctx context.Context, first *pgconn.PgConn) error {
+	s.dialer.mu.Lock()
+	known := s.dialer.pooled
+	s.dialer.mu.Unlock()
+	if known {
+		return nil
+	}
+	second, err := s.dialer.connect(ctx, s.host)
+	if err != nil {
+		return err
+	}
+	defer second.Close(ctx)
+	var pids [2]int64
+	for round := range poolerRounds {
+		for i, c := range []*pgconn.PgConn{first, second} {
+			r, err := one(c.ExecParams(ctx, "SELECT pg_backend_pid()", nil, nil, nil, nil).Read())
+			if err != nil {
+				return s.withoutAnswer(err)
+			}
+			if round > 0 && r.Int(0) != pids[i] || r.Int(0) == pids[1-i] {
+				return sharedConnections()
+			}
+			pids[i] = r.Int(0)
+		}
+	}
+	s.dialer.mu.Lock()
+	s.dialer.pooled = true
+	s.dialer.mu.Unlock()
 	return nil
+}
+
+// withoutAnswer explains why the first statements of a session get no answer.
+func (s *session) withoutAnswer(err error) error {
+	pg, ok := serverError(err)
+	if s.dialer.cfg.AllowPooler && (errors.Is(err, context.DeadlineExceeded) || ok && pg.Code == protocolViolation) {
+		return fmt.Errorf("the pooler gives no connection; raise its pool size (default_pool_size of PgBouncer), since each session needs one: %w", err)
+	}
+	return err
 }
 
 // one returns the only row of a result.
@@ -182,6 +232,9 @@ func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMicro(), 10)}
 	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
 		args, nil, nil, nil).Read())
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w (the first connection after a restart, or with a longer MaxTTL, writes to disk and to synchronous standbys): %w", errLate, err)
+	}
 	if err != nil {
 		return err
 	}

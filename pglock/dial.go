@@ -35,6 +35,7 @@ type dialer struct {
 	sessions map[*session]struct{}
 	primary  string    // the host that served last, which is asked first; "" before any has
 	refusing time.Time // every host refuses since then; zero if one has served, or not answered
+	pooled   bool      // there is a pooler, which keeps each client on a server connection
 }
 
 // dial opens a session whose leases last for ttl, and checks everything they depend on before
@@ -76,6 +77,9 @@ func (d *dialer) newSession(ctx context.Context, c *pgconn.PgConn, host string, 
 // eachHost connects to the hosts of the DSN in turn until use accepts one, starting with the host
 // that served last. use owns the connection, even if it returns an error.
 func (d *dialer) eachHost(ctx context.Context, use func(ctx context.Context, c *pgconn.PgConn, host string) error) error {
+	if err := d.cfg.check(); err != nil {
+		return &dialError{err, true}
+	}
 	all, err := d.hosts(ctx)
 	if err != nil {
 		return err
@@ -102,6 +106,19 @@ func (d *dialer) eachHost(ctx context.Context, use func(ctx context.Context, c *
 		}
 	}
 	return d.unserved(errs)
+}
+
+// connect opens another connection to one of the hosts.
+func (d *dialer) connect(ctx context.Context, host string) (*pgconn.PgConn, error) {
+	all, err := d.hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(cfg *pgconn.Config) bool { return address(cfg) == host })
+	if i < 0 {
+		return nil, fmt.Errorf("the host %s is no longer in the configuration of the pool", host)
+	}
+	return pgconn.ConnectConfig(ctx, all[i])
 }
 
 // hosts returns the configuration of a connection for each host of the DSN, as the application's
@@ -202,6 +219,11 @@ func refusing(err error) bool {
 // errShared is the sign of a pooler that shares server connections.
 var errShared = errors.New("two connections use the same server process")
 
+// sharedConnections returns the error of a pooler that shares server connections.
+func sharedConnections() error {
+	return refuse("%w: the pooler is not in session mode; use session pooling, or connect to the server directly", errShared)
+}
+
 // errEngineClosed is returned for requests to a closed engine.
 var errEngineClosed = deny("the engine is closed")
 
@@ -216,7 +238,7 @@ func (d *dialer) enlist(s *session) error {
 	for o := range d.sessions {
 		if o.host == s.host && o.backend == s.backend && o.Err() == nil {
 			go o.Kill(errShared) // the settings of the other session may have been changed
-			return refuse("%w: the pooler is not in session mode; use session pooling, or connect to the server directly", errShared)
+			return sharedConnections()
 		}
 	}
 	d.sessions[s] = struct{}{}

@@ -47,7 +47,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	own.dial = func(ctx context.Context) (*session, error) { return d.dial(ctx, 0, false) }
 	a := &acquirer{
 		own:     own,
-		locks:   &lockSessions{dialer: d, own: own, byTTL: map[time.Duration]*lazySession{}},
+		locks:   &lockSessions{dialer: d, byTTL: map[time.Duration]*lazySession{}},
 		waiters: &waiterPool{dialer: d, slots: make(chan struct{}, d.cfg.MaxWaiters)},
 		turns:   &turns{byKey: map[int64]*turn{}},
 		room:    &room{own: own},

@@ -49,6 +49,7 @@ const (
 	readOnly              = "25006"
 	wrongState            = "55000"
 	untranslatable        = "22P05" // to the database's encoding
+	protocolViolation     = "08P01" // a pooler that gives no connection reports it
 )
 
 // misconfigured are the SQLSTATEs of errors that an administrator must correct.

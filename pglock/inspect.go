@@ -105,21 +105,26 @@ func lockTable(all, used, ours int64) driver.Finding {
 }
 
 var schemaSQL = numbers.Replace(`SELECT ` + revisionSQL + `,
-	(SELECT count(*) FROM fencelock.beat b WHERE NOT EXISTS (SELECT FROM ` + sessionLocks + ` s WHERE s.id = b.session))`)
+	(SELECT count(*) FROM fencelock.beat b WHERE NOT EXISTS (SELECT FROM ` + sessionLocks + ` s WHERE s.id = b.session)),
+	(SELECT max_ttl FROM fencelock.epoch)`)
+
+// longWait is a MaxTTL that closes the server for a long time after each restart.
+const longWait = time.Hour
 
 // manyLeftovers is how many sessions that have ended may have left a row. A sweep deletes more than
 // that in a minute.
 const manyLeftovers = 10000
 
-// schema checks that the schema has the functions of this program, and that the rows of sessions
-// that have ended are deleted. Without a schema there is nothing to check.
+// schema checks that the schema has the functions of this program, that the rows of sessions that
+// have ended are deleted, and how long a restart closes the server. Without a schema there is nothing to check.
 func schema(ctx context.Context, c *pgconn.PgConn) []driver.Finding {
 	r, err := one(c.ExecParams(ctx, schemaSQL, nil, nil, nil, nil).Read())
 	if err != nil {
 		return nil
 	}
 	functions, ended := fmt.Sprintf("functions of revision %d", r.Int(0)), fmt.Sprintf("%d sessions that have ended left rows", r.Int(1))
-	all := []driver.Finding{inspect.Passed("schema", functions), inspect.Passed("leftovers", ended)}
+	wait := fmt.Sprintf("after a restart of the server nothing is granted for %v, the longest MaxTTL of any program", r.Millis(2))
+	all := []driver.Finding{inspect.Passed("schema", functions), inspect.Passed("leftovers", ended), inspect.Passed("restart wait", wait)}
 	if r.Int(0) < functionsRevision {
 		all[0] = inspect.Found("schema", driver.Warning, functions+", which is of an earlier program", "faults of that program remain",
 			"let the owner of the schema run fencelock init, or the SQL that it prints")
@@ -127,6 +132,10 @@ func schema(ctx context.Context, c *pgconn.PgConn) []driver.Finding {
 	if r.Int(1) > manyLeftovers {
 		all[1] = inspect.Found("leftovers", driver.Warning, ended, "operations read over more rows, and the tables grow",
 			"keep a process with an engine running: it deletes them within minutes")
+	}
+	if r.Millis(2) > longWait {
+		all[2] = inspect.Found("restart wait", driver.Warning, wait, "a short restart stops all work for that time",
+			"lower MaxTTL (max-ttl) in all programs, then, as the owner of the schema: UPDATE fencelock.epoch SET max_ttl = the milliseconds")
 	}
 	return all
 }

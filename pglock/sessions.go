@@ -85,7 +85,6 @@ func (o *ownSession) forget(s *session, key int64, owner string) {
 // lockSessions are the sessions for uncontended locks.
 type lockSessions struct {
 	dialer *dialer
-	own    *ownSession
 
 	mu    sync.Mutex // guards byTTL
 	byTTL map[time.Duration]*lazySession
@@ -108,20 +107,9 @@ func (l *lockSessions) pick(ttl time.Duration) (time.Duration, *lazySession) {
 		ttl = l.dialer.cfg.MaxTTL
 	}
 	if l.byTTL[ttl] == nil {
-		l.byTTL[ttl] = &lazySession{dial: func(ctx context.Context) (*session, error) { return l.open(ctx, ttl) }}
+		l.byTTL[ttl] = &lazySession{dial: func(ctx context.Context) (*session, error) { return l.dialer.dial(ctx, ttl, false) }}
 	}
 	return ttl, l.byTTL[ttl]
-}
-
-// open opens a lock session. Behind a pooler that was allowed, it opens the engine's own session
-// first: a pooler that shares connections is detected only when there are two.
-func (l *lockSessions) open(ctx context.Context, ttl time.Duration) (*session, error) {
-	if l.dialer.cfg.AllowPooler {
-		if _, err := l.own.get(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return l.dialer.dial(ctx, ttl, false)
 }
 
 // forget drops a session that has ended.

@@ -1,5 +1,5 @@
--- durable makes the transaction wait for the disk when it commits. Sessions commit asynchronously,
--- so everything that must survive a crash calls it.
+-- durable makes the transaction wait for the disk, and for synchronous standbys, when it commits.
+-- Sessions commit asynchronously, so everything that must survive a crash calls it.
 CREATE OR REPLACE FUNCTION fencelock.durable() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -40,6 +40,16 @@ BEGIN
 	RETURN CASE WHEN FOUND THEN pg_backend_pid() ELSE 0 END;
 END $$;
 
+-- timeline returns the server's timeline, NULL if the server refuses to tell, as Amazon Aurora does.
+-- pg_control_checkpoint() is no substitute: it shows the old one for a while after a promotion.
+CREATE OR REPLACE FUNCTION fencelock.timeline() RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
+EXCEPTION WHEN object_not_in_prerequisite_state OR feature_not_supported OR insufficient_privilege OR undefined_function THEN
+	RETURN NULL;
+END $$;
+
 -- restart makes all later tokens greater than all earlier ones. It sets the sequence to the current
 -- time, or, if the clock was set back, advances it by as many numbers as may have been lost.
 CREATE OR REPLACE FUNCTION fencelock.restart(lost bigint) RETURNS void
@@ -64,10 +74,12 @@ DECLARE
 	s fencelock.start;
 	sys bigint := (SELECT system_identifier FROM pg_control_system()) # 'fencelock.epoch'::regclass::oid::bigint
 		# (SELECT oid::bigint << 32 FROM pg_database WHERE datname = current_database());
-	line bigint := ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
+	line bigint := fencelock.timeline();
+	blind boolean := line IS NULL; -- then each start may be a promotion
 	crashed boolean;
 	anew boolean;  -- the server was started
 	moved boolean; -- a promoted standby or a restored dump, which may lack tokens that others have issued since
+	rest bigint := 0;
 	id integer;
 BEGIN
 	most := greatest(0, least(most, {longest})); -- any role may call this function
@@ -80,12 +92,19 @@ BEGIN
 		RAISE EXCEPTION 'fencelock.epoch is empty, as after a restore of the schema without its data; drop the schema fencelock and create it anew'
 			USING ERRCODE = 'object_not_in_prerequisite_state';
 	END IF;
+	line := coalesce(line, nullif(e.timeline, 0), 1);
 	IF anew OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
-		PERFORM fencelock.durable();
 		SELECT * INTO e FROM fencelock.epoch FOR UPDATE;
+		-- A standby that lacks the new tokens sets them forward itself when it is promoted. One that
+		-- lacks the new max_ttl would grant too early, so only that waits for standbys.
+		IF e.max_ttl < most THEN
+			PERFORM fencelock.durable();
+		ELSE
+			PERFORM set_config('synchronous_commit', 'local', true);
+		END IF;
 		moved := e.system <> sys OR e.timeline <> line;
 		IF anew OR moved THEN -- also after an orderly stop, since a cold backup may have been restored
-			PERFORM fencelock.restart(CASE WHEN moved THEN 68719476736 WHEN crashed THEN 8589934592 ELSE 0 END);
+			PERFORM fencelock.restart(CASE WHEN moved OR blind THEN 68719476736 WHEN crashed THEN 8589934592 ELSE 0 END);
 		END IF;
 		IF moved AND (e.system, e.timeline) <> (0, 0) THEN -- a new schema has nothing to wait for
 			UPDATE fencelock.start SET since = clock_timestamp(), client = now_client;
@@ -94,17 +113,23 @@ BEGIN
 		RETURNING * INTO e;
 	END IF;
 	UPDATE fencelock.start x SET started = pg_postmaster_start_time(), since = clock_timestamp(), client = now_client
-	WHERE x.started <> pg_postmaster_start_time()
-		OR x.since > '-infinity' AND fencelock.waited(x.since, x.client, now_client) < 0;
+	WHERE x.started <> pg_postmaster_start_time() OR x.since > clock_timestamp();
+	-- A client whose clock is behind counts from now, and delays no one else.
+	UPDATE fencelock.start x SET client = now_client WHERE x.since > '-infinity' AND x.client > now_client;
 	SELECT * INTO s FROM fencelock.start;
+	IF s.since > '-infinity' THEN
+		rest := e.max_ttl - fencelock.waited(s.since, s.client, now_client);
+		IF rest <= 0 THEN -- whatever a clock says later
+			UPDATE fencelock.start SET since = '-infinity' WHERE since = s.since;
+		END IF;
+	END IF;
 	LOOP -- a session from before the schema was dropped may still have the number
 		id := nextval('fencelock.session_id');
 		EXIT WHEN pg_try_advisory_lock({session}, id);
 	END LOOP;
 	INSERT INTO fencelock.beat VALUES (id, pg_backend_pid(), clock_timestamp(), now_client)
 	ON CONFLICT (session) DO UPDATE SET backend = excluded.backend, at = excluded.at, client = excluded.client;
-	RETURN concat_ws('|', id, CASE WHEN s.since = '-infinity' THEN 0
-		ELSE greatest(0, e.max_ttl - fencelock.waited(s.since, s.client, now_client)) END);
+	RETURN concat_ws('|', id, greatest(0, rest));
 END $$;
 
 -- live returns whether a session is connected. mine is the caller's own session. It keeps no lock:
