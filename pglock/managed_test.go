@@ -75,7 +75,7 @@ func TestSlowClockAfterAQuarantine(t *testing.T) {
 	pg := pgtest.StartPostgres(t)
 	must(t, engine(t, pg.DSN(), short).Init(t.Context()))
 	register := func(ago string) (wait string) {
-		_, wait, _ = strings.Cut(pg.Query(t, "SELECT fencelock.register(0, (extract(epoch FROM now() - interval '"+ago+"') * 1000000)::bigint)"), "|")
+		_, wait, _ = strings.Cut(pg.Query(t, "SELECT fencelock.register(5000, (extract(epoch FROM now() - interval '"+ago+"') * 1000000)::bigint)"), "|")
 		return wait
 	}
 	for _, marked := range []bool{true, false} {
@@ -165,4 +165,19 @@ func TestPoolerWithoutAConnection(t *testing.T) {
 		}
 		bouncer.Stop(t)
 	}
+}
+
+// TestRestartWithoutItsStandby: while the synchronous standby is down, a restart costs MaxTTL and no
+// more.
+func TestRestartWithoutItsStandby(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), short)
+	release(t, e, try(t, e, shortRequest("a")))
+	must(t, e.Close())
+	pg.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'away'")
+	pg.Restart(t)
+	e = engine(t, pg.DSN(), short)
+	pg.Query(t, "SELECT fencelock.register(5000, (extract(epoch FROM now()) * 1000000)::bigint)") // which does not hang
+	release(t, e, regained(t, e, shortRequest("a")))
 }

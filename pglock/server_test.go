@@ -369,10 +369,14 @@ func TestBreakOwnerLeavesTheSuccessorAlone(t *testing.T) {
 func TestOtherEncodings(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartCluster(t)
-	pg.Exec(t, "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-	e := engine(t, strings.Replace(pg.DSN(), "/postgres?", "/latin?", 1), nil)
-	if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "UTF8") {
-		t.Errorf("a database in LATIN1: %v, want ErrConfig", err)
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		pg.Exec(t, "CREATE DATABASE other TEMPLATE template0 ENCODING '"+encoding+"' LOCALE 'C'")
+		e := engine(t, strings.Replace(pg.DSN(), "/postgres?", "/other?", 1), nil)
+		if _, err := e.Acquire(t.Context(), request("a")); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "UTF8") {
+			t.Errorf("a database in %s: %v, want ErrConfig", encoding, err)
+		}
+		must(t, e.Close())
+		pg.Exec(t, "DROP DATABASE other WITH (FORCE)")
 	}
 }
 

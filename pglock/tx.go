@@ -47,8 +47,7 @@ const (
 //
 // If ctx is cancelled while LockTx waits, pgx closes the connection (unless it is configured
 // otherwise), which ends the transaction. The same happens if the server has not answered ten
-// seconds after the deadline. LockTx may therefore return up to ten seconds after the deadline of
-// ctx.
+// seconds after the end of ctx. LockTx may therefore return up to ten seconds after ctx has ended.
 //
 // In a transaction above READ COMMITTED, LockTx returns driver.ErrInvalid; see [AllowSnapshot]. If
 // two transactions wait for each other, the server reports a deadlock, [ErrDeadlock]: roll back and
@@ -128,28 +127,39 @@ func lockTx(ctx context.Context, tx transaction, name string, options []TxOption
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%q was not locked: %w", name, err)
 	}
-	patient, cancel := outlast(ctx)
+	lingering, cancel := linger(ctx)
 	defer cancel()
-	timeout, err := tryTx(patient, tx, name, options)
+	timeout, err := tryTx(lingering, tx, name, options)
 	held, ok := errors.AsType[*driver.HeldError](err)
 	if !ok {
 		return err
 	}
 	w := txWait{tx: tx, held: held, shared: slices.Contains(options, Shared), before: timeout}
+	if err := tx.exec(lingering, savepointSQL); err != nil {
+		return w.gaveUp(ctx, err, err)
+	}
+	patient, cancel := outlast(ctx, lingering)
+	defer cancel()
 	w.limit, w.ours = w.bound(ctx)
 	return w.wait(ctx, patient)
 }
 
-// outlast returns a context that ends when ctx is cancelled, but only txGrace after the deadline of
-// ctx. pgx closes the connection when the context of a statement ends.
-func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+// linger returns a context that ends txGrace after ctx. It is for the statements before the
+// savepoint, which do not wait for locks: if one were cancelled, the transaction would be lost.
+func linger(ctx context.Context) (context.Context, context.CancelFunc) {
+	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(txGrace, cancel) })
+	return lingering, func() { stop(); cancel() }
+}
+
+// outlast returns a context that ends with lingering, or earlier when ctx is cancelled, but not at
+// the deadline of ctx. pgx closes the connection when the context of a statement ends.
+func outlast(ctx, lingering context.Context) (context.Context, context.CancelFunc) {
+	patient, cancel := context.WithCancel(lingering)
 	stop := context.AfterFunc(ctx, func() {
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			cancel()
-			return
 		}
-		time.AfterFunc(txGrace, cancel)
 	})
 	return patient, func() { stop(); cancel() }
 }
@@ -189,11 +199,8 @@ const (
 	sharedSQL    = "SELECT CASE WHEN pg_catalog.pg_advisory_xact_lock_shared(" + keySQL + ")::text = '' THEN set_config('lock_timeout', $3::text, true) END"
 )
 
-// wait waits behind a savepoint, so that the transaction stays usable if the wait fails.
+// wait waits behind the savepoint, so that the transaction stays usable if the wait fails.
 func (w *txWait) wait(ctx, patient context.Context) error {
-	if err := w.tx.exec(patient, savepointSQL); err != nil {
-		return w.gaveUp(ctx, err, err)
-	}
 	err := w.block(patient)
 	if err == nil {
 		// Rolling back to the savepoint would release the lock; releasing the savepoint keeps it.

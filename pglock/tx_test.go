@@ -228,6 +228,34 @@ func TestTxCancelledPolitely(t *testing.T) {
 	must(t, tx.end(true), holder.try(t.Context(), "mine"))
 }
 
+// A cancel that comes during the first try, before the savepoint, costs the transaction nothing.
+func TestTxCancelledDuringTheTry(t *testing.T) {
+	t.Parallel()
+	p := pgtest.StartPostgres(t)
+	p.Exec(t, "SET allow_system_table_mods = on", "ALTER FUNCTION pg_catalog.pg_is_in_recovery() RENAME TO pg_is_in_recovery_of_before",
+		"CREATE FUNCTION pg_catalog.pg_is_in_recovery() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN false; END'")
+	config, err := pgx.ParseConfig(p.DSN())
+	must(t, err)
+	config.BuildContextWatcherHandler = politely
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	must(t, err)
+	t.Cleanup(func() { closeSoon(conn) })
+	begun, err := conn.Begin(t.Context())
+	must(t, err)
+	tx, holder := pgxTxn(t.Context(), begun), beginPgx(t, p.DSN(), "")
+	must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
+	for _, name := range []string{"job", "free"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if err := tx.lock(ctx, name); name == "job" {
+			wantHeld(t, err, "job", context.Canceled)
+		} else if err != nil {
+			t.Errorf("a lock that was free: %v", err)
+		}
+	}
+	must(t, tx.exec("SELECT 1"), tx.end(true), holder.try(t.Context(), "mine"))
+}
+
 // A context that has ended before the call sends nothing and harms nothing.
 func TestTxEndedContext(t *testing.T) {
 	t.Parallel()
