@@ -25,7 +25,9 @@ type acquirer struct {
 	turns   *turns        // one request per key talks to the server at a time
 	holds   *holdings     // receives the granted locks
 	room    *room         // space in the server's lock table
+	naps    *naps         // wakes requests that wait in the server
 	maxTTL  time.Duration // Config.MaxTTL
+	rowLook time.Duration // the constant, except in tests
 }
 
 // minTTL is the shortest lease: a heartbeat after a third of it must reach the server in time.

@@ -17,6 +17,7 @@ import (
 type breaker struct {
 	own   *ownSession
 	holds *holdings
+	naps  *naps
 	wait  time.Duration // Config.BreakWait
 	force bool          // Config.ForceBreak
 }
@@ -203,9 +204,14 @@ func (k *breaking) notice(owner string) string {
 // hear handles a notification. It must not block.
 func (b *breaker) hear(payload string) {
 	f := strings.SplitN(payload, " ", 4)
-	if len(f) == 4 && f[0] == "break" { // ignore notifications of other programs
+	switch {
+	case len(f) == 4 && f[0] == "break":
 		go b.broken(f[1], f[2], f[3]) // ends when the server has answered or the connection has ended
-	}
+	case len(f) == 2 && f[0] == "free":
+		if key, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+			b.naps.wake(key)
+		}
+	} // ignore notifications of other programs
 }
 
 // broken ends the hold of an owner because another client broke it.

@@ -51,10 +51,12 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 		waiters: &waiterPool{dialer: d, slots: make(chan struct{}, d.cfg.MaxWaiters)},
 		turns:   &turns{byKey: map[int64]*turn{}},
 		room:    &room{own: own},
+		naps:    &naps{byKey: map[int64]chan struct{}{}},
 		maxTTL:  d.cfg.MaxTTL,
+		rowLook: rowLook,
 	}
 	a.holds = &holdings{own: own, waiters: a.waiters, turns: a.turns, room: a.room, byOwner: map[string]*hold{}}
-	b := &breaker{own: own, holds: a.holds, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
+	b := &breaker{own: own, holds: a.holds, naps: a.naps, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
 	d.onNotice = b.hear
 	d.onTick = func(s *session, now time.Time) {
 		a.holds.expire(s, now)

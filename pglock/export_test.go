@@ -23,3 +23,7 @@ func (e *Engine) SweepEvery(d time.Duration) {
 	e.own.sweeper.every = d
 	e.own.sweeper.nextIn(0)
 }
+
+// LookAtRowsEvery sets how long a wait ignores that the row of a vanished holder may be gone, unless
+// it is notified.
+func (e *Engine) LookAtRowsEvery(d time.Duration) { e.acquirer.rowLook = d }

@@ -84,6 +84,27 @@ func TestReleaseThatDeletesItsRowLater(t *testing.T) {
 	release(t, e, keeps)
 }
 
+// TestWaiterOfARowThatIsDeletedLater: a release cannot clear its row at first. When it does, the
+// waiter is notified.
+func TestWaiterOfARowThatIsDeletedLater(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
+	other.LookAtRowsEvery(time.Hour)
+	keeps := try(t, e, long("keeps the session"))
+	first := try(t, e, long("a"))
+	pg.Exec(t, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'`,
+		"CREATE TRIGGER refuse BEFORE UPDATE ON fencelock.held FOR EACH ROW WHEN (new.owner IS NULL AND new.name = 'a') EXECUTE FUNCTION public.refuse()")
+	release(t, e, first)
+	waiter := queueUp(t, t.Context(), other, long("a"))
+	eventually(t, "the waiter has found the row", func() bool {
+		return pg.Query(t, "SELECT count(*) FROM fencelock.held WHERE name = 'a' AND seen IS NOT NULL") == "1"
+	})
+	pg.Exec(t, "DROP TRIGGER refuse ON fencelock.held")
+	release(t, other, granted(t, waiter))
+	release(t, e, keeps)
+}
+
 // TestWithdrawnSharedGrantThatCannotLeave: a shared request that has come to nothing leaves no
 // lock behind, although the server does not let it delete its row.
 func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {

@@ -63,15 +63,19 @@ const askLimit = 5 * time.Second
 // breaks.
 func (o *ownSession) listen() { o.start() } // if that fails, the next renewal tries again
 
-// forgetSQL clears the rows of an owner for a key.
-const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text)
-UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND owner = $2::text`
+// forgetSQL clears the rows of an owner for a key, and notifies those that wait for the row to go.
+const forgetSQL = `WITH s AS (DELETE FROM fencelock.sharer WHERE key = $1::bigint AND owner = $2::text),
+	h AS (UPDATE fencelock.held SET owner = NULL WHERE key = $1::bigint AND owner = $2::text)
+SELECT pg_notify('fencelock', 'free ' || $1::bigint)`
+
+// lastForget is the longest pause between two attempts to clear a row, which closes its name.
+const lastForget = time.Second
 
 // forget clears the row of an owner whose lock was released on the session without it. The row
 // would otherwise close the name for a TTL, or count for a limit as long as the session lives.
 // forget retries that long.
 func (o *ownSession) forget(s *session, key int64, owner string) {
-	for pause := retry.NewBackoff(firstRepair, lastRepair); ; {
+	for pause := retry.NewBackoff(firstRepair, lastForget); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 		_, err := o.ask(ctx, forgetSQL, key, owner)
 		cancel()

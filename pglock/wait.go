@@ -26,7 +26,8 @@ type wait struct {
 	*attempt
 	session *session
 	ticket  int64
-	full    bool // it was next, but the limit was used up
+	full    bool          // it was next, but the limit was used up
+	woken   chan struct{} // receives when the row of a vanished holder was cleared
 }
 
 // queueUp waits for the key on a connection of its own, on which the lock is then held. It is the
@@ -41,7 +42,10 @@ func (a *attempt) queueUp(ctx context.Context, uncontended *session) (g driver.G
 	if err != nil {
 		return g, err
 	}
-	w := &wait{attempt: a, session: s}
+	a.own.listen()
+	woken, leave := a.naps.enter(a.key)
+	defer leave()
+	w := &wait{attempt: a, session: s, woken: woken}
 	granted := false
 	defer func() { // also when OnWait panics
 		if !granted {
@@ -89,6 +93,10 @@ func (a *attempt) sendJoin(s *session) *pipe.Call {
 // once waits for as long as one statement may take.
 func (w *wait) once(ctx context.Context) (driver.Grant, error) {
 	a, s := w.attempt, w.session
+	select {
+	case <-w.woken: // by what the server is about to see anyway
+	default:
+	}
 	bound := waitBound(s.ttl)
 	fn, args := "await", a.lockArgs(s, w.ticket, min(a.req.TTL, grantTTL))
 	if a.req.Mode == driver.Shared {
@@ -165,7 +173,8 @@ func (w *wait) overdue(c *pipe.Call) (pipe.Row, error) {
 const seatLook = 100 * time.Millisecond
 
 // rowLook is how long a wait ignores that the row of a vanished holder may be gone. If a release
-// could not delete its row, its process does so later, and the server notifies nobody.
+// could not delete its row, its process does so later and notifies the waiters. The notification may
+// be lost with a connection.
 const rowLook = time.Second
 
 // later waits until it makes sense to ask again, depending on the verdict.
@@ -177,7 +186,7 @@ func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	case "closed":
 		d = min(r.Millis(1), most)
 	case "left":
-		d = min(r.Millis(1), most, rowLook)
+		d = min(r.Millis(1), most, w.rowLook)
 	case "full":
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
 		if d = r.Millis(1); d == 0 || d > seatLook {
@@ -190,7 +199,7 @@ func (w *wait) later(ctx context.Context, r pipe.Row) error {
 	}
 	if d > 0 {
 		w.heard.Held(&driver.HeldError{Name: w.req.Name})
-		if !retry.Sleep(ctx, d) {
+		if !retry.Nap(ctx, d, w.woken) {
 			return ctx.Err()
 		}
 	}
