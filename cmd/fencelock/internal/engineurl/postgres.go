@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"slices"
@@ -21,6 +22,9 @@ import (
 
 // postgresPatience limits the first connection, unless the URL has a connect_timeout.
 const postgresPatience = 4 * time.Second
+
+// longestTimeout is the longest timeout that PostgreSQL can be set to.
+const longestTimeout = math.MaxInt32 * time.Millisecond
 
 // postgresParameters are the parameters of fencelock. All others are passed to the client or the
 // server.
@@ -104,6 +108,11 @@ func parsePostgres(u *url.URL) (*postgresTarget, error) {
 		Timeout:      q.duration("timeout", 100*time.Millisecond, "5s"),
 		FailoverTime: q.duration("failover-time", time.Second, "5m"),
 	}}
+	for _, name := range []string{"max-ttl", "timeout"} {
+		if d, err := time.ParseDuration(q.Get(name)); err == nil && d > longestTimeout {
+			q.fail(name, fmt.Sprintf("PostgreSQL has no longer timeouts than %v; write a shorter duration", longestTimeout))
+		}
+	}
 	p.keep(password)
 	p.keep(q.Get("password"))
 	p.keep(strings.ReplaceAll(q.Get("password"), " ", "+"))

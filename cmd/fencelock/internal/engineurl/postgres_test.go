@@ -3,6 +3,7 @@
 package engineurl_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,16 @@ func TestParsePostgres(t *testing.T) {
 	} {
 		if d := cmp.Diff(want, readPostgres(t, raw)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", raw, d)
+		}
+	}
+}
+
+// TestPostgresTimesBeyondTheServers: PostgreSQL has no such timeouts.
+func TestPostgresTimesBeyondTheServers(t *testing.T) {
+	for _, name := range []string{"max-ttl", "timeout"} {
+		_, _, _, err := engineurl.ParsePostgres(parse(t, "postgres://u@h/db?sslmode=disable&"+name+"=597h"))
+		if err == nil || !strings.Contains(err.Error(), name+"=597h: PostgreSQL has no longer timeouts than 596h31m23.647s") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
