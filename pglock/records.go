@@ -48,8 +48,9 @@ FROM durable WHERE key = $1::text AND (version = $5::text OR starts_with(version
 WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY key LIMIT $3::bigint`
 	timeSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 	// sweepSQL skips records that have only just expired, to avoid conflicts with writers.
-	sweepSQL = `DELETE FROM fencelock.record WHERE key IN
-(SELECT key FROM fencelock.record WHERE expires < clock_timestamp() - interval '1 minute' LIMIT 1000 FOR UPDATE SKIP LOCKED)`
+	sweepSQL = `WITH gone AS (DELETE FROM fencelock.record WHERE key IN
+(SELECT key FROM fencelock.record WHERE expires < clock_timestamp() - interval '1 minute' LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING 1)
+SELECT count(*) FROM gone`
 )
 
 // ask runs one query in a lane. It repeats the query if it got no connection or lost it; unsure, if
@@ -126,8 +127,19 @@ func (r *records) sweep(ctx context.Context) {
 	go func() { // ends within askLimit
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 		defer cancel()
-		_, _ = r.lanes.call(ctx, "sweep records", func(s *session) *pipe.Call { return s.Query(sweepSQL) }) // if it fails, the next sweep does it
+		for r.sweepPage(ctx) {
+		}
 	}()
+}
+
+// sweepPage deletes some expired records, and reports whether there were any.
+func (r *records) sweepPage(ctx context.Context) bool {
+	c, err := r.lanes.call(ctx, "sweep records", func(s *session) *pipe.Call { return s.Query(sweepSQL) })
+	if err != nil {
+		return false // the next sweep does it
+	}
+	rows, err := c.Wait(ctx)
+	return err == nil && len(rows) == 1 && rows[0].Int(0) > 0
 }
 
 // pageRows is how many records List reads at a time.

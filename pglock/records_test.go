@@ -276,3 +276,15 @@ func TestRowLocks(t *testing.T) {
 		t.Errorf("%d swaps of one version", n)
 	}
 }
+
+// TestSweepOfManyRecords: the sweep keeps up with any number of records that expire.
+func TestSweepOfManyRecords(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	e := engine(t, pg.DSN(), nil)
+	must(t, e.Init(t.Context()))
+	pg.Exec(t, "INSERT INTO fencelock.record SELECT 'k' || n, 'v', '', now() - interval '1 hour' FROM generate_series(1, 5000) n")
+	_, err := e.Records().Swap(t.Context(), "mine", nil, "", 0)
+	must(t, err)
+	eventually(t, "the records that expired are gone", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.record") == "1" })
+}

@@ -163,6 +163,19 @@ func TestSweepOfAProcessThatNeverRenews(t *testing.T) {
 	}
 }
 
+// TestSweepOfMinimumHolds: those that are over go, however many there are.
+func TestSweepOfMinimumHolds(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	pg.Exec(t, "INSERT INTO fencelock.minimum SELECT n, n, now() + (n % 10 - 9) * interval '1 hour' - interval '1 s' FROM generate_series(1, 5000) n",
+		"UPDATE fencelock.minimum SET not_before = now() + interval '1 hour' WHERE key % 10 = 9")
+	e := engine(t, pg.DSN(), nil)
+	e.SweepEvery(time.Second)
+	release(t, e, try(t, e, request("a")))
+	eventually(t, "the minimum holds that are over are gone", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.minimum") == "500" })
+}
+
 // TestSweepKeepsLeases: a dead holder's row is deleted when its lease has expired, and not earlier.
 func TestSweepKeepsLeases(t *testing.T) {
 	t.Parallel()

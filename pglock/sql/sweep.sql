@@ -15,12 +15,10 @@ BEGIN
 	IF NOT pg_try_advisory_xact_lock({schema}, 1) THEN
 		RETURN NULL;
 	END IF;
-	IF what = '' THEN
-		DELETE FROM fencelock.minimum WHERE key IN (SELECT key FROM fencelock.minimum
-			WHERE not_before < clock_timestamp() LIMIT {page} FOR UPDATE SKIP LOCKED);
-		what := 'queued';
-	END IF;
 	CASE what
+	WHEN '', 'minimum' THEN
+		what := 'minimum';
+		SELECT * INTO after, n FROM fencelock.sweep_minimum(nullif(after, '')::bigint);
 	WHEN 'queued' THEN
 		SELECT * INTO after, n FROM fencelock.sweep_queued(mine, after);
 	WHEN 'held' THEN
@@ -31,7 +29,7 @@ BEGIN
 		SELECT * INTO after, n FROM fencelock.sweep_beat(mine, nullif(after, '')::integer);
 	END CASE;
 	RETURN n || '|' || coalesce(what || ' ' || after,
-		CASE what WHEN 'queued' THEN 'held' WHEN 'held' THEN 'sharer' WHEN 'sharer' THEN 'beat' ELSE '' END);
+		CASE what WHEN 'minimum' THEN 'queued' WHEN 'queued' THEN 'held' WHEN 'held' THEN 'sharer' WHEN 'sharer' THEN 'beat' ELSE '' END);
 END $$;
 
 -- sweep is sweep_page for programs that do not know it.
@@ -40,9 +38,21 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	place text;
 BEGIN
-	FOREACH place IN ARRAY ARRAY['', 'held', 'sharer', 'beat'] LOOP
+	FOREACH place IN ARRAY ARRAY['', 'queued', 'held', 'sharer', 'beat'] LOOP
 		PERFORM fencelock.sweep_page(mine, now_client, place);
 	END LOOP;
+END $$;
+
+-- sweep_minimum deletes minimum holds that are over.
+CREATE OR REPLACE FUNCTION fencelock.sweep_minimum(INOUT after bigint, OUT n bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+	page bigint[] := ARRAY(SELECT key FROM fencelock.minimum WHERE key > coalesce(after, -9223372036854775808) ORDER BY key LIMIT {page});
+BEGIN
+	DELETE FROM fencelock.minimum WHERE key IN (SELECT key FROM fencelock.minimum
+		WHERE key = ANY (page) AND not_before < clock_timestamp() FOR UPDATE SKIP LOCKED);
+	GET DIAGNOSTICS n = ROW_COUNT;
+	after := page[{page}];
 END $$;
 
 -- sweep_queued deletes the rows of waiting requests whose session has ended.
