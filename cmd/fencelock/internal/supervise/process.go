@@ -124,7 +124,6 @@ type Process struct {
 	killed bool             // the watchdog got the order to kill
 	last   <-chan time.Time // when to take over if the command has not ended; nil until a lease is lost
 	gone   time.Time        // since when the watchdog has ended and was not reaped; zero means it was or has not
-	ending unix.Signal      // the last signal passed on that asks to end
 	over   bool             // the lease has expired after a loss
 	leave  <-chan time.Time // fires when over becomes true
 }

@@ -155,7 +155,7 @@ func (p *Process) stop(wait time.Duration, why string) {
 	}
 	p.watchdog.order(order{Signal: p.Signal, All: true})
 	p.watchdog.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
-	p.watchdog.insist(wait)
+	p.watchdog.insist(wait / 2)                              // the rest is for the kill by this process, on a busy machine
 	p.kill = time.After(wait)
 	p.Say("%s; sending %s to the command, SIGKILL in %v", why, unix.SignalName(p.Signal), wait.Round(time.Millisecond))
 }
@@ -278,8 +278,8 @@ func (p *Process) takeOver(why string) {
 		if p.pid != 0 {
 			p.Say("%s; killing the command", why)
 		}
-	} else if p.watchdog.owed > 0 && p.ending != 0 {
-		p.own.signal(p.ending, false)
+	} else if p.watchdog.owed > 0 && p.passed != 0 {
+		p.own.signal(p.passed, false)
 	}
 	p.watchdog.trust()
 	var lost <-chan struct{}
@@ -376,7 +376,6 @@ func (p *Process) onSignal(sig os.Signal) {
 	p.noteSignal(sig)
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
 	if slices.Contains(EndSignals, sig) {
-		p.ending = sig.(unix.Signal)
 		p.watchdog.insist(obeyLimit)
 	}
 }
