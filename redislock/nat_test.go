@@ -37,6 +37,9 @@ func pooled(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, PoolFIFO: true, PoolSize: 30})
 	t.Cleanup(func() { _ = client.Close() })
+	if err := client.Ping(t.Context()).Err(); err != nil { // concurrent first connections of this client are a data race
+		t.Fatal(err)
+	}
 	var all sync.WaitGroup
 	for range 30 {
 		conn := client.Conn()

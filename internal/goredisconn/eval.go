@@ -10,6 +10,7 @@ import (
 	"github.com/fencelock/fencelock/internal/deadline"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // callLimit bounds a WAIT whose context has no deadline.
@@ -98,6 +99,8 @@ func (c *conn) fresh(ctx context.Context, calls []redisconn.Call) []redisconn.Re
 func renewed(node *redis.Client) *redis.Client {
 	o := *node.Options()
 	o.PoolSize, o.MinIdleConns = 1, 0
+	// Both clients would write to a shared one.
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)
 }
 
