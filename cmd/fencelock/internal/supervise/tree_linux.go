@@ -55,7 +55,7 @@ func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 // roots counts the children of the command that have not ended.
 func (t *tree) roots() (n int) {
 	for _, pid := range ownChildren() {
-		if !t.spare[pid] && running(pid) {
+		if !t.spare[pid] && !dead(pid) {
 			n++
 		}
 	}
@@ -184,7 +184,7 @@ func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 			switch {
 			case parent != todo[0] && state != hidden:
 				n++
-			case state != 'Z' && state != 'X':
+			case state != 'Z' && state != 'X' || state == 'Z' && !finished(pid):
 				n++
 				keeps = f(p)
 				todo = append(todo, pid)
@@ -253,6 +253,13 @@ func parentOf(pid int) int {
 func running(pid int) bool {
 	state, _ := statOf(pid)
 	return state != 'Z' && state != 'X'
+}
+
+// dead reports whether every thread of a process has ended. A process whose first thread has ended is
+// shown as a zombie, while others may still write.
+func dead(pid int) bool {
+	state, _ := statOf(pid)
+	return state == 'X' || state == 'Z' && finished(pid)
 }
 
 // finished reports whether a process is a zombie and every thread of it has ended, so that it has no

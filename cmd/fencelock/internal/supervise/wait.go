@@ -266,14 +266,14 @@ func (p *Process) onEvent(ev waited, ok bool) {
 }
 
 // takeOver supervises the command after the watchdog was killed. It kills all processes of the
-// command, unless IgnoreLoss is set and no order to kill was given. It returns when no process is
+// command, unless IgnoreLoss is set and nothing else has asked for its end. It returns when no process is
 // left, or when the lease of a lost lock has expired and the remaining processes cannot be killed.
 // why begins the message for the user.
 //
 // A debugger of the watchdog keeps it as a zombie, so this process may not be able to reap it.
 func (p *Process) takeOver(why string) {
 	p.reports = nil
-	if p.broken = !p.IgnoreLoss || p.killed; p.broken {
+	if p.broken = !p.IgnoreLoss || p.killed || p.capped || p.enough; p.broken {
 		p.own.kill(killLimit)
 		if p.pid != 0 {
 			p.Say("%s; killing the command", why)
@@ -314,6 +314,7 @@ func (p *Process) takeOver(why string) {
 		}
 	}
 	p.awaitStatus()
+	p.broken = p.broken || p.pid != 0 && !p.ended // how it ended is unknown, and must not count as success
 	p.empty = !p.stuck()
 }
 
@@ -375,7 +376,7 @@ func (p *Process) onSignal(sig os.Signal) {
 	}
 	p.noteSignal(sig)
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
-	if slices.Contains(EndSignals, sig) {
+	if sig == unix.SIGTERM || sig == unix.SIGINT { // others may ask for something else, such as a reload
 		p.watchdog.insist(obeyLimit)
 	}
 }
