@@ -59,6 +59,10 @@ func (s *sweeper) sweep(after time.Duration) {
 	}
 	defer top.close()
 	w := sweep{dir: s.dir, top: top, after: after}
+	// First, since a process that died while it created sweepFile has left it with two names, and such
+	// a file is refused.
+	names, _ := top.names()
+	removeHalfMade(top, names)
 	f, err := w.top.openFile(sweepFile, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return
@@ -71,7 +75,7 @@ func (s *sweeper) sweep(after time.Duration) {
 		return
 	}
 	s.dir.step("floor")
-	names, _ := top.names()
+	names, _ = top.names()
 	for _, base := range names {
 		if strings.HasPrefix(base, sweptNames) {
 			_ = top.removeDir(base)
@@ -79,7 +83,6 @@ func (s *sweeper) sweep(after time.Duration) {
 			w.remove(base)
 		}
 	}
-	removeHalfMade(top, names)
 	if records, err := top.sub(recordsDir); err == nil {
 		names, _ = records.names()
 		removeHalfMade(records, names)

@@ -8,11 +8,9 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redlock"
 	redlockgoredis "github.com/fencelock/fencelock/redlock/goredis"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
 )
 
 // nat is a proxy that can drop its connections silently, as a NAT does that ran out of memory or
@@ -64,12 +62,6 @@ func TestRenewalAfterANATForgot(t *testing.T) {
 			addr, forget := nat(t, redistest.StartRedis(t))
 			client := pooled(t, addr)
 			return goredisOf(t, client), forget
-		},
-		"rueidis": func(t *testing.T) (fencelock.Engine, func()) {
-			addr, forget := nat(t, redistest.StartRedis(t))
-			e := redislock.New(rueidisClient(t, rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true}), nil)
-			t.Cleanup(func() { _ = e.Close() })
-			return e, forget
 		},
 		"redlock": func(t *testing.T) (fencelock.Engine, func()) {
 			var clients []redis.UniversalClient

@@ -15,7 +15,7 @@ import (
 
 // Renew extends acquisitions, all in one pipeline. It returns driver.ErrNotHeld for those that
 // expired, were broken or deleted, or whose key another program replaced. After a pipeline that was
-// not answered, the next one uses a new connection. A closed engine renews nothing.
+// not answered, the next one uses a new connection of a go-redis client. A closed engine renews nothing.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	if e.tasks.Closed.Err() != nil {
 		return slices.Repeat([]error{unavailable(errClosed)}, len(leases))

@@ -51,12 +51,6 @@ func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 		}
 		return replies
 	}
-	if IsFresh(ctx) && !c.Cluster() {
-		ctx, cancel := Timed(WithDeadline(ctx, callLimit))
-		defer cancel()
-		copy(replies, Promptly(ctx, func() []Reply { return c.fresh(ctx, calls) }, func(err error) []Reply { return Failures(len(calls), err) }))
-		return replies
-	}
 	if len(calls) == 1 {
 		replies[0] = c.single(ctx, &calls[0])
 		return replies
@@ -70,28 +64,6 @@ func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 		}
 	}
 	c.batch(ctx, calls, many, replies)
-	return replies
-}
-
-// fresh makes calls on a new connection. On a Cluster the client can do so for one slot only; there,
-// as on every pipeline, it notices a dead connection by its own PING.
-func (c *rueidisConn) fresh(ctx context.Context, calls []Call) []Reply {
-	conn, _ := c.client.Dedicate()
-	defer conn.Close()
-	todo, replies := make([]int, len(calls)), make([]Reply, len(calls))
-	for i := range calls {
-		todo[i] = i
-	}
-	Insist(ctx, todo, replies, func(todo []int, source []bool) []Reply {
-		cmds, said := make([]rueidis.Completed, len(todo)), make([]Reply, len(todo))
-		for k, i := range todo {
-			cmds[k] = evalCommand(conn.B(), &calls[i], source[i], true)
-		}
-		for k, result := range conn.DoMulti(ctx, cmds...) {
-			said[k] = replyOf(ctx, result)
-		}
-		return said
-	})
 	return replies
 }
 

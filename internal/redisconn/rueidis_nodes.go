@@ -143,14 +143,8 @@ func isReplica(ctx context.Context, client rueidis.Client) bool {
 func ask(ctx context.Context, client rueidis.Client, args ...string) rueidis.RedisResult {
 	ctx, cancel := Timed(ctx)
 	defer cancel()
-	return Promptly(ctx, func() rueidis.RedisResult {
-		if IsFresh(ctx) {
-			conn, _ := client.Dedicate()
-			defer conn.Close()
-			return conn.Do(ctx, conn.B().Arbitrary(args...).Blocking())
-		}
-		return client.Do(noDeadline{ctx}, client.B().Arbitrary(args...).Build())
-	}, rueidis.NewErrorResult)
+	cmd := client.B().Arbitrary(args...).Build()
+	return Promptly(ctx, func() rueidis.RedisResult { return client.Do(noDeadline{ctx}, cmd) }, rueidis.NewErrorResult)
 }
 
 // flatten appends the elements of an answer. Maps are ordered by key.

@@ -286,6 +286,10 @@ func (p *Process) takeOver(why string) {
 	if !p.lost {
 		lost = p.Lock.Context().Done()
 	}
+	signals := p.Signals
+	if p.pid == 0 {
+		signals = nil // for the command that the next watchdog starts
+	}
 	again := time.NewTicker(killAgain)
 	defer again.Stop()
 	for p.denied = 0; !p.watchdogGone() || p.own.roots() > 0; {
@@ -306,7 +310,7 @@ func (p *Process) takeOver(why string) {
 			p.leave, p.over = nil, true
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
-		case sig := <-p.Signals:
+		case sig := <-signals:
 			if p.noteSignal(sig); !p.broken {
 				p.own.signal(sig.(unix.Signal), false)
 			}
