@@ -100,11 +100,18 @@ func TestListOnAServerWithManyLocks(t *testing.T) {
 	e := engine(t, pg.DSN(), nil)
 	try(t, e, request("a"))
 	mustExec(t, pg.Connect(t), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 20000) n")
-	begun := time.Now()
-	if list, err := e.List(t.Context(), driver.Query{}); err != nil || len(list) != 1 {
-		t.Errorf("List: %+v, %v", list, err)
+	for end := time.Now().Add(time.Minute); ; { // on a busy machine one try may take longer than a list may
+		begun := time.Now()
+		list, err := e.List(t.Context(), driver.Query{})
+		if errors.Is(err, driver.ErrUnavailable) && begun.Before(end) {
+			continue
+		}
+		if err != nil || len(list) != 1 {
+			t.Errorf("List: %+v, %v", list, err)
+		}
+		t.Logf("a List beside 20,000 locks took %v", time.Since(begun))
+		return
 	}
-	t.Logf("a List beside 20,000 locks took %v", time.Since(begun))
 }
 
 func TestLockTableIsNotFilled(t *testing.T) {
