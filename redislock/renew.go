@@ -52,7 +52,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 		_, refused := redisconn.Refused(r.Err)
 		unanswered = unanswered || r.Err != nil && !refused
 	}
-	if unanswered {
+	if unanswered && !redisconn.IsFresh(ctx) { // after one on a new connection, the pool is tried again
 		e.silent.Store(part, true)
 	} else {
 		e.silent.Delete(part)

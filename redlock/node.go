@@ -65,7 +65,8 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 	if n.flights.Add(1) > maxFlights {
 		return redisconn.Failures(len(calls), notAsked{errBusy})
 	}
-	replies := n.conn.Eval(n.on(ctx), calls)
+	ctx = n.on(ctx)
+	replies := n.conn.Eval(ctx, calls)
 	silent := false
 	for _, r := range replies {
 		if silent = unknown(r.Err); silent {
@@ -73,7 +74,7 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 			break
 		}
 	}
-	n.silent.Store(silent)
+	n.silent.Store(silent && !redisconn.IsFresh(ctx)) // after one on a new connection, the pool is tried again
 	return replies
 }
 
