@@ -253,6 +253,12 @@ var recipes = map[string]func(ctx context.Context, engine *memlock.Engine, locks
 		http.Handle("/orders", idempotent.New(locks, engine.Records(), nil).Handler(orders, nil))
 		return nil
 	},
+	"once handler with a timeout": func(_ context.Context, engine *memlock.Engine, locks *fencelock.Locker) error {
+		jobs, orders := idempotent.New(locks, engine.Records(), nil), http.NotFoundHandler()
+		_ =
+			http.TimeoutHandler(jobs.Handler(orders, &idempotent.HTTP{Detach: true}), 10*time.Second, "")
+		return nil
+	},
 	"optimistic": func(ctx context.Context, engine *memlock.Engine, _ *fencelock.Locker) error {
 		visits := optimistic.New(engine.Records(), nil)
 		_, err := visits.Update(ctx, "visits:42", func(ctx context.Context, old []byte) ([]byte, error) {

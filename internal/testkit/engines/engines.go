@@ -58,8 +58,15 @@ func Start(t testing.TB, kind string, maxTTL time.Duration) Store {
 		s.At = redistest.StartRedis(t).Addr()
 	case "redlock":
 		s.At = strings.Join([]string{redistest.StartRedis(t).Addr(), redistest.StartRedis(t).Addr(), redistest.StartRedis(t).Addr()}, " ")
-		if err := s.Connect(t).(*redlock.Engine).Init(context.Background()); err != nil {
-			t.Fatal(err)
+		init := s.Connect(t).(*redlock.Engine).Init
+		for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			err := init(context.Background())
+			if err == nil {
+				break
+			}
+			if time.Since(start) > patience {
+				t.Fatal(err)
+			}
 		}
 	case "postgres":
 		s.At = pgtest.StartPostgres(t, "max_connections=400").DSN()

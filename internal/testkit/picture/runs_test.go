@@ -58,7 +58,7 @@ type orders struct {
 // event is what a worker reports.
 type event struct {
 	At    time.Time
-	What  string // granted, wrote, refused, lost or released
+	What  string // opened, granted, wrote, refused, lost or released
 	Token int64
 }
 
@@ -69,6 +69,9 @@ func hold(o orders, in *bufio.Scanner) error {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)
+	if err := out.Encode(event{At: time.Now(), What: "opened"}); err != nil {
+		return err
+	}
 	in.Scan()
 	lock, err := fencelock.New(engine, nil).With(fencelock.Options{TTL: o.TTL}).Acquire(context.Background(), name)
 	if err != nil {
@@ -144,7 +147,7 @@ type actor struct {
 	seen   []event
 }
 
-// hire starts a worker.
+// hire starts a worker, and returns when it has opened the engine.
 func hire(t *testing.T, o orders) *actor {
 	w, err := crew.Start("hold", o)
 	if err != nil {
@@ -162,6 +165,7 @@ func hire(t *testing.T, o orders) *actor {
 			a.events <- e
 		}
 	}()
+	a.until(t, "opened")
 	return a
 }
 
