@@ -17,7 +17,6 @@
 //	fencelock status nightly                      who holds and who waits
 //	fencelock holds billing && ./publish          only where the leader runs
 //	fencelock watch invoice:                      events, one line each
-//	fencelock top                                 all of this live, in a terminal
 //	fencelock ui                                  a page that shows the same
 //	fencelock break nightly --reason "db3 died"   take a lock away
 //	fencelock jobs                                scheduled jobs and their last runs

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -20,12 +21,13 @@ import (
 	"github.com/fencelock/fencelock/internal/watch"
 )
 
-// listInterval is the least time between two lists of top and of ls --watch.
+// listInterval is the least time between two lists of ls --watch.
 const listInterval = time.Second
 
 // lsCmd is the verb ls.
 type lsCmd struct {
 	Prefix string // "" lists all locks
+	Sort   string // a key of sortings
 	Scan   bool   // look through all keys of a Redis
 	Watch  bool   // list again and again
 }
@@ -33,20 +35,37 @@ type lsCmd struct {
 func newLs(a *app) *cobra.Command {
 	c := new(lsCmd)
 	cmd := &cobra.Command{
-		Use: "ls [flags] [PREFIX]", GroupID: seeLocks, Short: "List the locks that are held or waited for.", SuggestFor: []string{"list"},
-		Long: `Prints a line for each holder. A lock that has only waiters has the holder "-". SINCE is in UTC. TTL is the rest of the lease, or "none" for a lock that ends with its process. MAX is the rest of a maximum hold, "over" after its end, or "-" if there is none. A limit follows the mode: shared/3 is a holder of a lock with limit 3, and shared:2/3 one with weight 2.
+		Use: "ls [flags] [PREFIX]", GroupID: seeLocks, Short: "List the locks that are held or waited for.", SuggestFor: []string{"list", "top", "live"},
+		Long: `Prints a line for each holder. A lock that has only waiters has the holder "-". SINCE is in UTC. TTL is the rest of the lease, or "none" for a lock that ends with its process. MAX is the rest of a maximum hold, "over" after its end, or "-" if there is none. A limit follows the mode: shared/3 is a holder of a lock with limit 3, and shared:2/3 one with weight 2. WAIT is how long the oldest of the WAITERS has waited.
 
 If a lock could not be read completely, its line says so. If this user may not read some names, ls prints the others and exits with 78.`,
-		Example: `fencelock ls
+		Example: `fencelock ls --sort wait
 fencelock ls invoice: --json | jq -r .name`,
 		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},
-		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
+		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&c.Sort, "sort", "name", "`ORDER` of the names: name, wait (the longest wait first) or age (the oldest holder first).")
+	offer(cmd, "sort", 0, "name", "wait", "age")
 	cmd.Flags().BoolVar(&c.Watch, "watch", false, "List again every second, or less often if that takes more than a tenth of the time. INT or TERM ends it with 0. For events as JSON, use fencelock watch.")
 	cmd.Flags().BoolVar(&c.Scan, "scan", false, "On Redis: search all keys instead of the index of names. This also finds locks of other programs, and takes longer.")
 	return cmd
+}
+
+// sortings compare two locks, by value of --sort. Locks that are equal stay in the order of names.
+var sortings = map[string]func(a, b driver.Status) int{
+	"name": func(_, _ driver.Status) int { return 0 },
+	"wait": func(a, b driver.Status) int { return compareBegin(waitsSince(a), waitsSince(b)) },
+	"age":  func(a, b driver.Status) int { return compareBegin(heldSince(a), heldSince(b)) },
+}
+
+// check validates the flags.
+func (c *lsCmd) check() error {
+	if sortings[c.Sort] == nil {
+		return fmt.Errorf("--sort %s: an order is name, wait or age", termtext.Word(c.Sort))
+	}
+	return nil
 }
 
 // Run prints the locks with the prefix.
@@ -66,13 +85,50 @@ func (c *lsCmd) Run(a *app) error {
 	return cmp.Or(printList(a, list, viewOf, lockTable), err) // even with an error, list has the names that could be read
 }
 
-// list lists the locks. Locker.List cannot ask for a scan; engines without an index list everything
-// anyway.
-func (c *lsCmd) list(ctx context.Context, engine driver.Engine) ([]fencelock.Status, error) {
+// list lists the locks in the order that is wanted. Locker.List cannot ask for a scan; engines
+// without an index list everything anyway.
+func (c *lsCmd) list(ctx context.Context, engine driver.Engine) (list []fencelock.Status, err error) {
 	if lister, ok := engine.(driver.Lister); ok && c.Scan {
-		return lister.List(ctx, driver.Query{Prefix: c.Prefix, Scan: true})
+		list, err = lister.List(ctx, driver.Query{Prefix: c.Prefix, Scan: true})
+	} else {
+		list, err = fencelock.New(engine, nil).List(ctx, c.Prefix)
 	}
-	return fencelock.New(engine, nil).List(ctx, c.Prefix)
+	slices.SortStableFunc(list, sortings[c.Sort])
+	return list, err
+}
+
+// heldSince returns when the oldest holder acquired the lock. It is zero if nobody is known to hold
+// it.
+func heldSince(s driver.Status) (oldest time.Time) {
+	for _, h := range s.Holders {
+		oldest = earlier(oldest, h.Since)
+	}
+	return oldest
+}
+
+// waitsSince returns when the waiter that has waited longest joined the queue. It is zero if nobody
+// waits.
+func waitsSince(s driver.Status) (oldest time.Time) {
+	for _, w := range s.Waiters {
+		oldest = earlier(oldest, w.Since)
+	}
+	return oldest
+}
+
+// earlier returns the earlier of two times, one of which may be zero.
+func earlier(a, b time.Time) time.Time {
+	if compareBegin(a, b) < 0 {
+		return a
+	}
+	return b
+}
+
+// compareBegin compares two times. What has not begun, at the zero time, comes last.
+func compareBegin(a, b time.Time) int {
+	if a.IsZero() || b.IsZero() {
+		return b.Compare(a)
+	}
+	return a.Compare(b)
 }
 
 // watch prints the locks again and again, below the time of each list. After the first list, it
@@ -122,7 +178,7 @@ func lockTable(list []driver.Status) string {
 			rows = append(rows, lockRow(s, 1, "-\t-\t"+closedFor(s.NotBefore)+"\t-\t-", ""))
 		}
 	}
-	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tMAX\tTOKEN\tWAITERS\tNOTE", rows)
+	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tMAX\tTOKEN\tWAITERS\tWAIT\tNOTE", rows)
 }
 
 // lockRow returns a row of ls. If the lock may have changed, the note says so.
@@ -135,7 +191,11 @@ func lockRow(s driver.Status, weight int, holder, note string) string {
 	default:
 		note = termtext.Text(note)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), note)
+	wait := "-"
+	if since := waitsSince(s); !since.IsZero() {
+		wait = left(max(time.Since(since), time.Millisecond)) // the server's clock may differ from ours
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), wait, note)
 }
 
 // closedFor returns the rest of a minimum hold. It is at least "0s", since a hold that is over by

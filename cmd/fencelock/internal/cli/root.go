@@ -63,7 +63,7 @@ fencelock ls                             who holds what`,
 	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: seeLocks, Title: seeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
 	root.AddCommand(
 		newRun(a), newElect(a), newOnce(a), newAcquire(a), newRenew(a), newRelease(a), newLimit(a),
-		newLs(a), newStatus(a), newHolds(a), newWatch(a), newTop(a), newUI(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a), newChaos(a),
+		newLs(a), newStatus(a), newHolds(a), newWatch(a), newUI(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a), newChaos(a),
 		newDemo(a), newCompletion(a), newVersion(a),
 	)
 	addHelp(root)

@@ -68,11 +68,11 @@ func TestTable(t *testing.T) {
 		{Name: "d", Trouble: errors.New("stuck")},
 		{Name: "e", Holders: []driver.Holder{{Foreign: true, Owner: "pod-c", Identity: driver.Identity{Host: "pod-c"}}}},
 	})
-	want := `NAME   MODE       HOLDER         SINCE    TTL   MAX  TOKEN  WAITERS  NOTE
-"a b"  closed     -              -        0s    -    -      0        -
-c      exclusive  foreign        unknown  1.2s  -    0      0        -
-d      unknown    -              -        -     -    -      0        may have changed: stuck
-e      exclusive  foreign:pod-c  unknown  none  -    0      0        -
+	want := `NAME   MODE       HOLDER         SINCE    TTL   MAX  TOKEN  WAITERS  WAIT  NOTE
+"a b"  closed     -              -        0s    -    -      0        -     -
+c      exclusive  foreign        unknown  1.2s  -    0      0        -     -
+d      unknown    -              -        -     -    -      0        -     may have changed: stuck
+e      exclusive  foreign:pod-c  unknown  none  -    0      0        -     -
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
