@@ -84,10 +84,10 @@ func (c *acquireCmd) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.Detach, "detach", false, "Hold the lock for no process in particular.")
 	f.BoolVarP(&c.Exports, "exports", "x", false, "Print shell commands that set FENCELOCK_NAME, FENCELOCK_TOKEN, FENCELOCK_OWNER and FENCELOCK_HANDLE. If there is no lock, print one that fails with the exit code.")
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
-		"Wait at most `DURATION`, then exit with 75. A plain number is seconds; 0 means -n.",
+		"Wait at most `DURATION`, then exit with 75. 0 means -n.",
 		"Exit code if the lock is busy.")
 	c.sharing.flags(f)
-	f.DurationVar(&c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if the keeper vanishes.")
+	durationVar(f, &c.TTL, "ttl", "", defaultTTL, "Lease: how long the lock stays taken if the keeper vanishes.")
 	offer(cmd, "ttl", 0, "10s", "30s", "1m")
 	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the process of --with-pid.")
 	offer(cmd, "signal", 0, "TERM", "INT", "HUP", "USR1", "USR2", "KILL")

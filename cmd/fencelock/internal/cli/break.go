@@ -28,7 +28,7 @@ type breakCmd struct {
 func newBreak(a *app) *cobra.Command {
 	c := new(breakCmd)
 	cmd := &cobra.Command{
-		Use: "break [flags] NAME", GroupID: seeLocks, Short: "Take a lock away from its holders and print a new token.", SuggestFor: []string{"unlock", "release"},
+		Use: "break [flags] NAME", GroupID: seeLocks, Short: "Take a lock away from its holders and print a new token.",
 		Long: `Ends every current acquisition of the name and prints a new fencing token, greater than theirs. Write it to the resource that the lock protects: from then on the resource refuses the writes of old holders. A holder that can be reached is notified at once. Any other holder stops at its deadline. break also ends a minimum hold.
 
 On postgres://, a holder that cannot be reached keeps the lock: break prints the token and exits with 69. With --force, break ends the connection of that holder, and with it all other locks on that connection. It lists them on stderr first.`,

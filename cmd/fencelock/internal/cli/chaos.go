@@ -87,14 +87,14 @@ func (c *chaosCmd) flags(cmd *cobra.Command, sabotages []string) {
 	f.SortFlags, c.given = false, f
 	f.StringVar(&c.Engine, "engine", "", "Start the servers of `ENGINE`: "+strings.Join(chaos.Engines(), ", ")+".")
 	offer(cmd, "engine", 0, chaos.Engines()...)
-	f.DurationVar(&c.For, "for", time.Minute, "How long to test.")
+	durationVar(f, &c.For, "for", "", time.Minute, "How long to test.")
 	offer(cmd, "for", 0, "20s", "1m", "10m", "1h")
 	f.Uint64Var(&c.Seed, "seed", 0, "`SEED` of the faults, to repeat them. Default: a random one.")
 	c.Workers = 5
 	f.Var(number{&c.Workers, 2}, "workers", "How many worker processes compete.")
 	c.Names = 3
 	f.Var(number{&c.Names, 2}, "names", "How many locks there are of each kind: plain, shared, limited and minimum hold.")
-	f.DurationVar(&c.TTL, "ttl", time.Second, "TTL of the locks.")
+	durationVar(f, &c.TTL, "ttl", "", time.Second, "TTL of the locks.")
 	f.StringVar(&c.Faults, "faults", "safe", "`FAULTS`: safe, all (also those that can lead to two holders), or names, separated by commas.")
 	f.IntVar(&c.Rate, "rate", 0, "At most `N` acquires per second, of all workers. Default: 200 with a URL (50 on Kubernetes, etcd and NATS), no limit with --engine.")
 	f.StringVar(&c.Prefix, "prefix", "", "With a URL: `PREFIX` of all keys and names. It must not be in use. Default: a random one.")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,11 +70,11 @@ func (c *command) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c instead of CMD.")
-	f.DurationVar(&c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if its holder vanishes.")
+	durationVar(f, &c.TTL, "ttl", "", defaultTTL, "Lease: how long the lock stays taken if its holder vanishes.")
 	offer(cmd, "ttl", 0, "10s", "30s", "1m")
 	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the command if the lock is lost.")
 	offer(cmd, "signal", 0, "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
-	f.DurationVarP(&c.KillAfter, "kill-after", "k", byDefault,
+	durationVar(f, &c.KillAfter, "kill-after", "k", byDefault,
 		"Time from --signal to SIGKILL; 0 kills at once. At most TTL/2 - 200ms. Default: 5s, or a third of the TTL if that is less.")
 	f.Lookup("kill-after").DefValue = ""
 	offer(cmd, "kill-after", 0, "5s")
@@ -84,8 +85,8 @@ func (c *command) flags(cmd *cobra.Command) {
 // most adds a flag for a maximum.
 func most(f *pflag.FlagSet, into *time.Duration, name, usage string) {
 	f.Func(name, usage, func(s string) (err error) {
-		if *into, err = time.ParseDuration(s); err != nil {
-			return notDuration(s)
+		if *into, err = parseDuration(s); err != nil {
+			return err
 		}
 		if *into <= 0 {
 			return fmt.Errorf("%s is not more than 0", s) // an empty variable must not remove the maximum
@@ -132,8 +133,11 @@ func (c *command) checkSignal() (err error) {
 	return err
 }
 
-// signalOf returns the signal with a name.
+// signalOf returns the signal with a name or number.
 func signalOf(name string) (unix.Signal, error) {
+	if n, err := strconv.Atoi(name); err == nil && unix.SignalName(unix.Signal(n)) != "" {
+		return unix.Signal(n), nil
+	}
 	signal := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
 	if signal == 0 {
 		return 0, fmt.Errorf("unknown signal %q; write a name such as TERM", name)

@@ -34,7 +34,7 @@ fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
 		Args:        arguments(), PreRunE: checked(func() error { return checkTTL(c.TTL) }),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().DurationVar(&c.TTL, "ttl", defaultTTL, "The TTL that your locks have.")
+	durationVar(cmd.Flags(), &c.TTL, "ttl", "", defaultTTL, "The TTL that your locks have.")
 	return cmd
 }
 

@@ -84,8 +84,8 @@ fencelock status billing`,
 	c.hooks.flags(cmd)
 	cmd.Flags().Var(number{&c.Rank, 0}, "rank", "Preference for this process; 0 is best.")
 	cmd.Flags().Func("settle", "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.", func(s string) (err error) {
-		if c.Settle, err = time.ParseDuration(s); err != nil {
-			return notDuration(s)
+		if c.Settle, err = parseDuration(s); err != nil {
+			return err
 		}
 		if c.Settle < time.Second {
 			return fmt.Errorf("%s is less than 1s", s)

@@ -34,7 +34,7 @@ func (h *hooks) flags(cmd *cobra.Command) {
 	}
 	line(&h.OnAcquire, "on-acquire", "Run `LINE` with /bin/sh -c at the begin of each term, before CMD. If it fails, this process resigns.")
 	line(&h.OnLose, "on-lose", "Run `LINE` with /bin/sh -c at the end of each term, after CMD, also if the lock is lost. The name is released after that.")
-	f.DurationVar(&h.Timeout, "hook-timeout", byDefault,
+	durationVar(f, &h.Timeout, "hook-timeout", "", byDefault,
 		"Kill --on-acquire and --on-lose after this time. With --on-lose at most TTL/2 - 200ms - --kill-after. Default: 10s, or that maximum if it is less.")
 	f.Lookup("hook-timeout").DefValue = ""
 	offer(cmd, "hook-timeout", 0, "5s", "10s")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -45,9 +46,50 @@ func parseNumber(s string) (int, error) {
 	return n, err
 }
 
+// duration is the value of a flag that takes what parseDuration parses.
+type duration struct{ *time.Duration }
+
+// Set parses the value.
+func (d duration) Set(s string) (err error) {
+	*d.Duration, err = parseDuration(s)
+	return err
+}
+
+// Type returns the placeholder for the value in help.
+func (duration) Type() string { return "duration" }
+
+// parseDuration parses a duration such as 1m30s, 2d or 1d12h, or a number of seconds, as flock and
+// sleep do.
+func parseDuration(s string) (time.Duration, error) {
+	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
+		if !(seconds > -maxSeconds && seconds < maxSeconds) {
+			return 0, fmt.Errorf("%s seconds are too many", s)
+		}
+		return time.Duration(seconds * float64(time.Second)), nil
+	}
+	rest, days := s, 0
+	if before, after, ok := strings.Cut(s, "d"); ok {
+		n, err := strconv.ParseUint(before, 10, 16)
+		if err != nil {
+			return 0, notDuration(s)
+		}
+		if rest, days = after, int(n); rest == "" {
+			rest = "0"
+		}
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || days > 0 && (d < 0 || d > maxSeconds*time.Second) {
+		return 0, notDuration(s)
+	}
+	return time.Duration(days)*24*time.Hour + d, nil
+}
+
+// maxSeconds is above all that makes sense, and far below what overflows a duration.
+const maxSeconds = 1e9
+
 // notDuration is the error for a string that is not a duration.
 func notDuration(s string) error {
-	return fmt.Errorf("%q is not a duration such as 30s or 1m30s", s)
+	return fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d", s)
 }
 
 // offer registers values that completion suggests for a flag.
@@ -64,4 +106,10 @@ func longForm(f *pflag.Flag) string {
 		return "--" + f.Name + "=" + strings.ToUpper(value)
 	}
 	return "--" + f.Name
+}
+
+// durationVar adds a flag for a duration.
+func durationVar(f *pflag.FlagSet, into *time.Duration, name, short string, value time.Duration, usage string) {
+	*into = value
+	f.VarP(duration{into}, name, short, usage)
 }

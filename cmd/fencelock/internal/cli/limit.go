@@ -68,7 +68,7 @@ func (c *limitCmd) flags(cmd *cobra.Command) {
 	f.Var(number{&c.Rate.Burst, 1}, "burst", "How many events may happen at once after a pause.")
 	f.Var(number{&c.Count, 1}, "count", "Take N events at once.")
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the rate is used up.",
-		"Exit with 75, at once, if the turn would come later than in `DURATION`. A plain number is seconds; 0 means -n.",
+		"Exit with 75, at once, if the turn would come later than in `DURATION`. 0 means -n.",
 		"Exit code if the turn would come too late.")
 	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command.")
 	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c instead of CMD.")
@@ -78,10 +78,10 @@ func (c *limitCmd) flags(cmd *cobra.Command) {
 func (c *limitCmd) setRate(s string) error {
 	events, per, ok := strings.Cut(s, "/")
 	n, err := strconv.Atoi(events)
-	if per != "" && strings.Trim(per, "0123456789.") == per {
+	if per != "" && !strings.ContainsAny(per[:1], "0123456789.") {
 		per = "1" + per // a unit without a number
 	}
-	d, err2 := time.ParseDuration(per)
+	d, err2 := parseDuration(per)
 	if !ok || err != nil || err2 != nil || n < 1 || d <= 0 {
 		return fmt.Errorf("%q is not a rate such as 10/s or 100/h", s)
 	}

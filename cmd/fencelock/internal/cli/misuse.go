@@ -44,11 +44,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		return unknownFlag(cmd, unknown)
 	}
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		cause := wrong.Unwrap()
-		if wrong.GetFlag().Value.Type() == "duration" {
-			cause = notDuration(wrong.GetValue())
-		}
-		return &misuse{error: fmt.Errorf("--%s: %w", wrong.GetFlag().Name, cause)}
+		return &misuse{error: fmt.Errorf("--%s: %w", wrong.GetFlag().Name, wrong.Unwrap())}
 	}
 	_, empty := errors.AsType[*pflag.ValueRequiredError](err)
 	if _, malformed := errors.AsType[*pflag.InvalidSyntaxError](err); empty || malformed {

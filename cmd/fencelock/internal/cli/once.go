@@ -75,11 +75,11 @@ func (c *onceCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if another process runs the command.",
-		"Wait at most `DURATION` for the run of another process, then exit with 75. A plain number is seconds; 0 means -n.",
+		"Wait at most `DURATION` for the run of another process, then exit with 75. 0 means -n.",
 		"Exit code if another process runs the command.")
 	f.BoolVar(&c.RetryFailed, "retry-failed", false, "If the stored outcome is a failure, run the command again.")
 	f.Func("payload", "`TEXT` that identifies the work instead of the command line.", func(s string) error { c.Payload = &s; return nil })
-	f.DurationVar(&c.Retention, "retention", defaultKept, "How long the outcome is stored.")
+	durationVar(f, &c.Retention, "retention", "", defaultKept, "How long the outcome is stored.")
 	offer(cmd, "retention", 0, "1h", "24h", "720h")
 	c.MaxOutput = defaultOutput
 	f.Var(number{&c.MaxOutput, 0}, "max-output", fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", mostOutput))

@@ -25,7 +25,7 @@ type releaseCmd struct{ handle }
 func newRelease(a *app) *cobra.Command {
 	c := new(releaseCmd)
 	return &cobra.Command{
-		Use: "release [flags] HANDLE", GroupID: useLocks, Short: "Release a lock of fencelock acquire.",
+		Use: "release [flags] HANDLE", GroupID: useLocks, Short: "Release a lock of fencelock acquire.", SuggestFor: []string{"unlock"},
 		Long:    `It works on every host that reaches the locks, not only on that of the keeper. A later holder of the name keeps the lock.`,
 		Example: `fencelock release "$FENCELOCK_HANDLE"`,
 		Annotations: map[string]string{

@@ -29,6 +29,7 @@ func newRoot(a *app) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
 		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Run commands under locks that many processes share, with fencing tokens.",
+		Long: `A DURATION is 30s, 1m30s, 12h, 2d, or a number of seconds.`,
 		Example: `fencelock run nightly -- ./backup.sh     one backup at a time
 fencelock run -n nightly -- ./backup.sh  or exit 75 at once
 fencelock elect billing -- ./billing     one leader; the others wait

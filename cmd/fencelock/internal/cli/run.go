@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,11 +75,11 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
-		"Wait at most `DURATION`, then exit with 75. A plain number is seconds; 0 means -n.",
+		"Wait at most `DURATION`, then exit with 75. 0 means -n.",
 		"Exit code if the lock is busy.")
 	f.BoolVarP(&c.Quiet, "quiet-if-busy", "q", false, "If the lock is busy, print nothing and exit with 0.")
 	c.sharing.flags(f)
-	f.DurationVar(&c.MinHold, "min-hold", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
+	durationVar(f, &c.MinHold, "min-hold", "", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
 	offer(cmd, "min-hold", 0, "1m")
 	most(f, &c.Most, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
 	offer(cmd, "max-hold", 0, "10m", "1h", "12h")
@@ -140,8 +139,8 @@ func (s *sharing) check() error {
 // setTick parses --tick. A 0, which an empty shell variable may produce, must not count as an
 // absent flag.
 func (c *runCmd) setTick(s string) (err error) {
-	if c.Tick, err = time.ParseDuration(s); err != nil {
-		return notDuration(s)
+	if c.Tick, err = parseDuration(s); err != nil {
+		return err
 	}
 	if c.Tick < time.Second {
 		return fmt.Errorf("%s is less than 1s", s)
@@ -190,26 +189,16 @@ func (b ifBusy) check() error {
 	return nil
 }
 
-// waitLimit is a duration, or a number of seconds as in flock. Without a limit a verb waits for
-// ever; with 0 it does not wait.
+// waitLimit is how long a verb waits. Without a limit it waits for ever; with 0 it does not wait.
 type waitLimit struct {
 	given bool
 	limit time.Duration
 }
 
-// set parses the value. It refuses numbers that would overflow a duration.
+// set parses the value.
 func (w *waitLimit) set(s string) (err error) {
 	w.given = true
-	if seconds, bad := strconv.ParseFloat(s, 64); bad == nil {
-		if !(seconds > -1e9 && seconds < 1e9) {
-			return fmt.Errorf("%s seconds are too many", s)
-		}
-		w.limit = time.Duration(seconds * float64(time.Second))
-		return nil
-	}
-	if w.limit, err = time.ParseDuration(s); err != nil {
-		err = notDuration(s)
-	}
+	w.limit, err = parseDuration(s)
 	return err
 }
 
