@@ -3,8 +3,10 @@
 package supervise
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -85,7 +87,34 @@ func lookupWithoutPath(name string) (path string, err error) {
 
 // Exec replaces this program with the command. It returns only on failure, with a *StartError.
 func Exec(path string, args, env []string) error {
-	return startError(args[0], unix.Exec(path, args, env))
+	err := unix.Exec(path, args, env)
+	if isScript(path, err) {
+		err = unix.Exec(shell, byShell(path, args), env)
+	}
+	return startError(args[0], err)
+}
+
+const shell = "/bin/sh"
+
+// isScript reports whether the kernel has refused a file that a shell can run: a script without #!.
+// As in shells, what has a zero byte near its begin is a program for another machine.
+func isScript(path string, err error) bool {
+	if !errors.Is(err, unix.ENOEXEC) {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 128)
+	n, err := io.ReadFull(f, head)
+	return (err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.IndexByte(head[:n], 0) < 0
+}
+
+// byShell returns the arguments with which the shell runs a script, as execvp(3) does.
+func byShell(path string, args []string) []string {
+	return append([]string{shell, path}, args[1:]...)
 }
 
 // startError converts an error of the kernel into a *StartError. If this process has reached a

@@ -122,6 +122,9 @@ func (s *supervisor) begin() (err error) {
 	}
 	s.group, s.events, err = children.start(func() (int, error) {
 		pid, _, err := syscall.StartProcess(s.Path, strung(s.Args), attr)
+		if isScript(s.Path, err) {
+			pid, _, err = syscall.StartProcess(shell, byShell(s.Path, strung(s.Args)), attr)
+		}
 		return pid, err
 	})
 	return err
