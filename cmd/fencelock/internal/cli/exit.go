@@ -21,6 +21,7 @@ import (
 const (
 	exitNotHeld       = 1 // nobody holds the name
 	exitUsage         = 64
+	exitCut           = 65 // a stored output is not the whole output
 	exitUnavailable   = 69
 	exitBroken        = 70 // doctor or chaos found something broken, or demo failed
 	exitStart         = 71 // fencelock could not get what it needs to run the command

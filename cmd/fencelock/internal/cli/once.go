@@ -26,6 +26,7 @@ type onceCmd struct {
 	Payload     *string       // nil means the command line
 	Retention   time.Duration // how long the outcome is stored
 	MaxOutput   int           // bytes to store of each stream
+	AcceptCut   bool          // repeat a stdout of which only the beginning was stored
 
 	command
 }
@@ -46,7 +47,9 @@ func newOnce(a *app) *cobra.Command {
 
 The command runs under the lock idempotent/KEY and is stopped before that lock is lost. A run that loses the lock stores no outcome, and the next call runs the command again. A run that fails after fencelock was asked to stop stores none either. If the outcome cannot be stored, the exit code is 69.
 
-A key belongs to one command line, or to one --payload if that is given. A call with another one is refused with 64, since the stored outcome is that of another command.`,
+The first --max-output bytes of stdout and of stderr are stored. A later call that could repeat only a part of stdout prints that part and exits with 65.
+
+A key belongs to one command line, or to one --payload if that is given. A call with another one is refused with 64, since the stored outcome is that of another command. What the command reads from stdin is not part of the key.`,
 		Example: `fencelock once migrate:42 -- ./migrate --to 42
 fencelock once -n order:981 -- ./ship 981
 fencelock once --retry-failed --retention 720h report:2026-11 -- ./report
@@ -57,6 +60,7 @@ fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 			exitCodes: table([]explained{
 				{"", "the exit code of the command, from this run or the stored one; or one of these:"},
 				{"128+n", "the command was killed by signal n, or signal n arrived during the wait"},
+				{"65", "only the first --max-output bytes of stdout were stored, and the run exited with 0"},
 				{"71", "fencelock could not start its watchdog or get another resource"},
 				{"74", "the output could not be written; the outcome is stored, and the same call repeats it"},
 				{"75", "another process runs the command, with -n or after -w (-E changes this)"},
@@ -83,6 +87,7 @@ func (c *onceCmd) flags(cmd *cobra.Command) {
 	offer(cmd, "retention", 0, "1h", "24h", "720h")
 	c.MaxOutput = defaultOutput
 	f.Var(number{&c.MaxOutput, 0}, "max-output", fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", mostOutput))
+	f.BoolVar(&c.AcceptCut, "accept-cut", false, "Exit with the code of the run, not with 65, if only a part of stdout can be repeated.")
 	c.command.flags(cmd)
 }
 
@@ -175,6 +180,18 @@ func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
 	if err := a.deliver(ctx, readers); err != nil {
 		return err
 	}
+	c.sayCut(a, r)
+	if a.verbose || isTTY(a.stderr) {
+		a.say("output of the run of %q by pid %d on %s, which ended at %s", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
+	}
+	if r.StdoutCut && r.Code == 0 && !c.AcceptCut {
+		return exitWith(exitCut)
+	}
+	return exitWith(r.Code)
+}
+
+// sayCut reports output that was not stored.
+func (c *onceCmd) sayCut(a *app, r onceOutcome) {
 	const cut = "%q wrote more to %s than the %d bytes that were stored"
 	if r.StdoutCut {
 		a.say(cut, c.Name, "stdout", len(r.stdout))
@@ -182,10 +199,6 @@ func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
 	if r.StderrCut {
 		a.say(cut, c.Name, "stderr", len(r.stderr))
 	}
-	if a.verbose || isTTY(a.stderr) {
-		a.say("output of the run of %q by pid %d on %s, which ended at %s", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
-	}
-	return exitWith(r.Code)
 }
 
 // perform runs the command under its lock and stores the outcome before it releases the lock. It
@@ -222,7 +235,11 @@ func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, wha
 		_ = a.deliver(ctx, out.readers()) // err is more important
 		return err
 	}
-	unstored := run.Complete(out.outcome(code).encode())
+	outcome := out.outcome(code)
+	unstored := run.Complete(outcome.encode())
+	if unstored == nil {
+		c.sayCut(a, outcome)
+	}
 	unread := a.deliver(ctx, out.readers())
 	if unstored != nil {
 		return fmt.Errorf("the command exited with code %d, but %w", code, unstored)
