@@ -334,3 +334,25 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 	}
 }
+
+// TestUnits: a unit of systemd on a page is a file of packaging, byte for byte.
+func TestUnits(t *testing.T) {
+	units := map[string]bool{}
+	for _, name := range filesBelow(t, ".service", ".timer") {
+		units[readText(t, name)] = false
+	}
+	for _, name := range documents(t) {
+		for _, block := range strings.Split(readText(t, name), "```ini\n")[1:] {
+			block, _, _ = strings.Cut(block, "```\n")
+			if _, ok := units[block]; !ok {
+				t.Errorf("%s shows a unit that is not in packaging:\n%s", name, block)
+			}
+			units[block] = true
+		}
+	}
+	for unit, shown := range units {
+		if !shown {
+			t.Errorf("no page shows\n%s", unit)
+		}
+	}
+}
