@@ -120,6 +120,21 @@ type kept struct {
 	PID    int    `json:"pid"` // of the keeper
 }
 
+// withoutURL returns args without --url, since all users of the host can read the arguments of the
+// keeper as long as it lives.
+func withoutURL(args []string, url string) (rest []string) {
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--url="+url:
+		case args[i] == "--url" && i+1 < len(args) && args[i+1] == url:
+			i++
+		default:
+			rest = append(rest, args[i])
+		}
+	}
+	return rest
+}
+
 // hire starts the keeper, waits for its report and prints it.
 func (c *acquireCmd) hire(a *app) error {
 	self, err := supervise.OwnProgram()
@@ -132,9 +147,9 @@ func (c *acquireCmd) hire(a *app) error {
 	}
 	defer report.Close()
 	supervise.KeepFiles() // the keeper must not hold what this process inherited, such as the end of a pipe
-	cmd := exec.Command(self, os.Args[1:]...)
+	cmd := exec.Command(self, withoutURL(os.Args[1:], a.url)...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), keeperVariable+"=1"), fileOf(a.stderr), []*os.File{theirs}
+	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), keeperVariable+"=1", urlVariable+"="+a.url), fileOf(a.stderr), []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	answer, err := cmd.StdinPipe()
 	if err != nil {

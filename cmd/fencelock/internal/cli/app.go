@@ -27,8 +27,12 @@ type app struct {
 
 // say prints a message for people on stderr.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "fencelock: %s\n", termtext.Line(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.stderr, "fencelock: %s\n", spoken(fmt.Sprintf(format, args...)))
 }
+
+// spoken returns a line of stderr. A password can be in anything that was on the command line, if a
+// URL stands where no URL belongs.
+func spoken(text string) string { return termtext.Line(engineurl.Redact(text)) }
 
 // detail prints a message if --verbose is set.
 func (a *app) detail(format string, args ...any) {

@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -27,7 +29,9 @@ func arguments(into ...*string) cobra.PositionalArgs {
 			return &misuse{error: fmt.Errorf("unexpected argument %s", args[len(into)])}
 		}
 		for i, arg := range args {
-			*into[i] = arg
+			if *into[i] = arg; engineurl.HasScheme(arg) { // its password would be shown to all who list the locks
+				return &misuse{error: errors.New("a URL stands where no URL belongs; write it after --url")}
+			}
 		}
 		if words := strings.Fields(cmd.Use)[2:]; len(args) < len(into) && words[len(args)][0] != '[' {
 			return &misuse{error: fmt.Errorf("the argument %s is missing", words[len(args)])}

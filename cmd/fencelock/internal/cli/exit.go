@@ -12,7 +12,6 @@ import (
 
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -108,12 +107,12 @@ func complain(w io.Writer, err error) {
 		return
 	}
 	text, hint, _ := strings.Cut(err.Error(), "\ntry: ")
-	fmt.Fprintf(w, "fencelock: %s\n", termtext.Line(text))
+	fmt.Fprintf(w, "fencelock: %s\n", spoken(text))
 	if hint == "" {
 		hint = hintFor(err)
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "try: %s\n", termtext.Line(hint))
+		fmt.Fprintf(w, "try: %s\n", spoken(hint))
 	}
 }
 

@@ -140,6 +140,25 @@ func (h host) most(t *testing.T, cmd *exec.Cmd) time.Duration {
 	return v.Holders[0].Until.Sub(v.Holders[0].Since)
 }
 
+// TestKeeperHidesItsURL: the arguments of a keeper, which all users can read, have no URL.
+func TestKeeperHidesItsURL(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	url := "file://" + h.path("locks-of-the-url")
+	for i, args := range [][]string{{"--url", url}, {"--url=" + url}} {
+		k := h.acquired(t, "mem:", append(args, "--detach", "x")...)
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", k.PID))
+		must(t, err)
+		if strings.Contains(string(line), "url") || !strings.Contains(string(line), "--detach") {
+			t.Errorf("%d: %q", i, line)
+		}
+		out, err := h.in(url, "release", k.Handle).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}
+
 // TestKeepersLeaveNothing: after many acquires and releases no process is left.
 func TestKeepersLeaveNothing(t *testing.T) {
 	t.Parallel()

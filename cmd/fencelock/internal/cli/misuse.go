@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 )
 
@@ -33,7 +32,7 @@ func refuse(cmd *cobra.Command, err error) error {
 	if wrong.try == "" {
 		wrong.try = cmd.CommandPath() + " --help"
 	}
-	text := engineurl.Redact(strings.ReplaceAll(wrong.Error(), "\n", " "))
+	text := strings.ReplaceAll(wrong.Error(), "\n", " ")
 	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s", text, wrong.try)}
 }
 

@@ -127,6 +127,10 @@ func TestRedact(t *testing.T) {
 	for in, want := range map[string]string{
 		"dial redis://u:p@h:1: refused": "dial redis://redacted@h:1: refused",
 		"redis://h is not a cluster":    "redis://h is not a cluster",
+		"redis://[user:password@]host":  "redis://[user:password@]host",
+		"redis://:p@h":                  "redis://redacted@h",
+		`"pg://h/?sslPassword=p&x=y": `: `"pg://h/?sslPassword=redacted&x=y": `,
+		"k8s://n?token-file=f&token=t":  "k8s://n?token-file=f&token=redacted",
 	} {
 		if got := engineurl.Redact(in); got != want {
 			t.Errorf("%s: %q, want %q", in, got, want)

@@ -55,12 +55,21 @@ func explain(err error, hide secrets, where, config string) error {
 	return &HintError{Err: fmt.Errorf("%w: %s%s", kind, where, text), Hint: hint}
 }
 
-// userinfo matches the part of a URL that may contain a password. It is compiled on first use,
-// since most runs of the command have no error.
-var userinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(//)\S*@`) })
+// secretParts matches the parts of a URL that may contain a password: the user, unless it is the
+// placeholder "[user:password@]", and parameters. It is compiled on first use, since most runs of the command have no error.
+var secretParts = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(//)[^\s[]\S*(@)|([?&][\w-]*(?:pass|password|passwd|pwd|secret|token)=)[^\s&"']*`)
+})
 
-// Redact replaces the user and password of every URL in s.
-func Redact(s string) string { return userinfo().ReplaceAllString(s, "${1}redacted@") }
+// Redact replaces the user and password of every URL in s, and the values of parameters that may be
+// secret.
+func Redact(s string) string { return secretParts().ReplaceAllString(s, "${1}${3}redacted${2}") }
+
+// HasScheme reports whether s begins as a URL of locks does.
+func HasScheme(s string) bool {
+	scheme, _, ok := strings.Cut(s, "://")
+	return ok && schemes[strings.ToLower(scheme)].open != nil
+}
 
 // hidden replaces a password.
 const hidden = "(password not shown)"
