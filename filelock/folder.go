@@ -99,6 +99,20 @@ func openAt(at int, name string, flag int, mode uint32) (int, error) {
 	}
 }
 
+// openLeased is openAt, but gives a file server, such as Samba, some time to return a file lease
+// (fcntl). The kernel asks for it at the first attempt to open the file.
+func openLeased(at int, name string, flag int, mode uint32) (fd int, err error) {
+	for end := time.Now().Add(leaseLimit); ; time.Sleep(leaseLimit / 100) {
+		if fd, err = openAt(at, name, flag, mode); err != unix.EAGAIN || time.Now().After(end) {
+			return fd, err
+		}
+	}
+}
+
+// leaseLimit is short, since a file server returns a lease in milliseconds, and any user who owns a
+// file may keep one.
+const leaseLimit = time.Second
+
 // openKind opens a file of a kind, S_IFREG or S_IFIFO, that any user could have put there. O_NONBLOCK
 // keeps it from waiting for the other end of a FIFO or the holder of a file lease.
 func (d *folder) openKind(base string, flag int, kind uint32) (fd int, st unix.Stat_t, err error) {
@@ -107,7 +121,7 @@ func (d *folder) openKind(base string, flag int, kind uint32) (fd int, st unix.S
 		return -1, st, err
 	}
 	for range 100 { // until the file is not replaced meanwhile
-		if fd, err = openAt(at, base, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, uint32(d.perm.file&0o600)); err != nil {
+		if fd, err = openLeased(at, base, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, uint32(d.perm.file&0o600)); err != nil {
 			return -1, st, d.explain("open", base, err)
 		}
 		d.perm.step("file")

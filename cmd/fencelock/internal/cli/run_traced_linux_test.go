@@ -2,12 +2,15 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,6 +102,39 @@ func TestWatchdogInADebugger(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSignalsWithoutAWatchdog: signals that a watchdog has not passed on before it is killed reach the
+// command, and no others do a second time.
+func TestSignalsWithoutAWatchdog(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	script := `trap 'echo INT >>"$0"' INT; trap 'echo USR1 >>"$0"' USR1; trap 'echo end >>"$0"; exit' USR2; echo up >>"$0"; while :; do sleep 0.05; done`
+	w := wrapped{Cmd: exec.Command("fencelock", "run", "--url", "mem:", "--on-lost", "ignore", "x", "--", "sh", "-c", script, log)}
+	must(t, w.Start())
+	t.Cleanup(func() { w.Process.Kill() })
+	wants := func(want string) {
+		t.Helper()
+		var got []byte
+		for end := time.Now().Add(scriptPatience); string(got) != want; time.Sleep(10 * time.Millisecond) {
+			if got, _ = os.ReadFile(log); time.Now().After(end) { // it may not exist yet
+				w.Process.Signal(unix.SIGUSR2)
+				t.Fatalf("the command got %q, want %q", got, want)
+			}
+		}
+	}
+	wants("up\n")
+	must(t, w.Process.Signal(unix.SIGINT))
+	wants("up\nINT\n")
+	watchdog := watchdogOf(t, w)
+	inDebugger(t, watchdog)
+	must(t, w.Process.Signal(unix.SIGUSR1))
+	time.Sleep(100 * time.Millisecond) // if the wrapper takes longer, it passes the signal on by itself
+	must(t, unix.Kill(watchdog, unix.SIGKILL))
+	wants("up\nINT\nUSR1\n")
+	must(t, w.Process.Signal(unix.SIGUSR2))
+	_ = w.Wait()
+	wants("up\nINT\nUSR1\nend\n")
 }
 
 // TestFrozenWrapperIsBroken: break ends a frozen wrapper on files, and the name is free when the

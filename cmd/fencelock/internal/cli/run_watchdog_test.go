@@ -121,6 +121,18 @@ func TestRunWrapperFrozen(t *testing.T) {
 	eventually(t, "the command of another term starts", func() bool { return elect.started() && runs(elect.child) })
 }
 
+// TestMaxHoldWithoutAWatchdog: the maximum hold ends a command that has survived its watchdog.
+func TestMaxHoldWithoutAWatchdog(t *testing.T) {
+	t.Parallel()
+	w := startWrapped(t, "run", "", "--on-lost", "ignore", "--max-hold", "5s", "-k", "1s")
+	must(t, unix.Kill(watchdogOf(t, w), unix.SIGKILL))
+	w.bothGone(t)
+	w.Wait()
+	if code := w.ProcessState.ExitCode(); code != exitCapped {
+		t.Errorf("got %d, want %d", code, exitCapped)
+	}
+}
+
 func TestRunTerminated(t *testing.T) {
 	t.Parallel()
 	w := startWrapped(t, "run", "", "--kill-after", "200ms")

@@ -26,6 +26,23 @@ func LateSends() (n int, err error) {
 	return n - 1, err
 }
 
+// SendToReader fills a socket, reads some of it, and returns the error of sending one more line.
+func SendToReader() error {
+	ours, theirs, err := newLink()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	defer ours.Close()
+	for err == nil {
+		err = link{ours}.sendBy(time.Now().Add(-time.Second), order{Kill: true})
+	}
+	if _, err := theirs.Read(make([]byte, 1000)); err != nil {
+		return err
+	}
+	return link{ours}.sendBy(time.Now().Add(-time.Second), order{Kill: true})
+}
+
 // StartErrorOf exports startError to the tests.
 var StartErrorOf = startError
 

@@ -120,12 +120,15 @@ type Process struct {
 	late   bool             // the watchdog killed the command at the deadline
 	broken bool             // the watchdog was killed, and the command is killed too
 	denied int              // processes of other users that were not killed
+	most   <-chan time.Time // fires when Most is over
 	kill   <-chan time.Time // when to kill; nil until the lock is lost
 	killed bool             // the watchdog got the order to kill
 	last   <-chan time.Time // when to take over if the command has not ended; nil until a lease is lost
 	gone   time.Time        // since when the watchdog has ended and was not reaped; zero means it was or has not
 	over   bool             // the lease has expired after a loss
 	leave  <-chan time.Time // fires when over becomes true
+
+	unwanted <-chan struct{} // closed when Enough ends; nil after that
 }
 
 // Start starts the command. It blocks until the command has started or the lock is lost. Its error

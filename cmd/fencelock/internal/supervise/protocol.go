@@ -82,33 +82,38 @@ func (l link) send(line any) error { return l.sendBy(time.Now().Add(sendLimit), 
 const sendLimit = KillReserve / 4
 
 // sendBy is send with a deadline; zero means none. If this process was frozen, the deadline may have
-// passed before the write, so sendBy gives up only if the socket is full.
+// passed before the write, so sendBy gives up only if the socket is full then.
 func (l link) sendBy(limit time.Time, line any) error {
 	text, _ := json.Marshal(line) // orders and reports are always valid
 	for text = append(text, '\n'); len(text) > 0; limit = time.Now().Add(sendLimit) {
 		_ = l.conn.SetWriteDeadline(limit) // sockets have deadlines
 		n, err := l.conn.Write(text)
 		text = text[n:]
-		late := errors.Is(err, os.ErrDeadlineExceeded)
-		if late && l.full() {
-			return err
-		} else if err != nil && !late {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if n, err = l.writeNow(text); errors.Is(err, unix.EAGAIN) {
+				return os.ErrDeadlineExceeded
+			}
+			text = text[max(n, 0):]
+		}
+		if err != nil {
 			return nil
 		}
 	}
 	return nil
 }
 
-// full reports whether the socket has no room.
-func (l link) full() bool {
-	room := 0
+// writeNow writes as much as there is room for. The error is EAGAIN if the socket is full. Only an
+// attempt shows that: poll(2) reports room, and wakes a writer, only when most of a full socket has
+// been read.
+func (l link) writeNow(text []byte) (n int, err error) {
 	raw, err := l.conn.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) {
-			room, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
-		})
+	if err != nil {
+		return 0, err
 	}
-	return err != nil || room <= 0
+	if closed := raw.Control(func(fd uintptr) { n, err = unix.Write(int(fd), text) }); closed != nil {
+		return 0, closed
+	}
+	return n, err
 }
 
 // lines returns the lines that arrive on conn. The channel is closed at the end of conn, at a

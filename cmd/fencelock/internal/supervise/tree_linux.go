@@ -184,7 +184,7 @@ func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 			switch {
 			case parent != todo[0] && state != hidden:
 				n++
-			case state != 'Z' && state != 'X' || state == 'Z' && !finished(pid):
+			case !dead(pid):
 				n++
 				keeps = f(p)
 				todo = append(todo, pid)
@@ -263,11 +263,30 @@ func dead(pid int) bool {
 }
 
 // finished reports whether a process is a zombie and every thread of it has ended, so that it has no
-// children any more.
+// children any more. A pidfd says so, unless a debugger keeps threads that have ended. Then they are
+// looked up several times, since the kernel may leave a thread out of a list while others end.
 func finished(pid int) bool {
 	if state, _ := statOf(pid); state != 'Z' {
 		return false
 	}
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		defer unix.Close(fd)
+		if hasEnded(fd, 0) {
+			return true
+		}
+	}
+	const looks = 10
+	for range looks {
+		if !threadsEnded(pid) {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
+// threadsEnded reports whether every listed thread of a process has ended.
+func threadsEnded(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
 		if state, _ := readStat(thread); state != 'Z' && state != 'X' {

@@ -47,20 +47,17 @@ func (p *Process) Wait() End {
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
 	lost := p.Lock.Context().Done()
-	var most <-chan time.Time
 	if p.Most > 0 {
-		most = time.After(p.Most)
+		p.most = time.After(p.Most)
 	}
-	var enough <-chan struct{}
 	if p.Enough != nil {
-		enough = p.Enough.Done()
+		p.unwanted = p.Enough.Done()
 	}
 	for !p.empty && !p.stuck() {
 		select {
-		case <-most:
+		case <-p.most:
 			p.onMost()
-		case <-enough:
-			enough = nil
+		case <-p.unwanted:
 			p.onEnough()
 		case <-lost:
 			lost = nil
@@ -71,9 +68,7 @@ func (p *Process) Wait() End {
 		case <-p.last:
 			p.onLast()
 		case <-p.watchdog.overdue:
-			if p.watchdog.fails() {
-				p.replace()
-			}
+			p.onOverdue()
 		case <-p.leave:
 			p.leave, p.over = nil, true
 		case r, ok := <-p.reports:
@@ -128,7 +123,7 @@ func (p *Process) onLoss() {
 // onMost ends a command that has run for as long as it may. The lock is renewed until no process of
 // the command is left.
 func (p *Process) onMost() {
-	if p.lost {
+	if p.lost || p.broken {
 		return
 	}
 	p.capped = true
@@ -138,7 +133,7 @@ func (p *Process) onMost() {
 // onEnough ends a command that is not wanted any more. The lock is renewed until no process of the
 // command is left.
 func (p *Process) onEnough() {
-	if p.lost {
+	if p.unwanted = nil; p.lost || p.broken {
 		return
 	}
 	p.enough = true
@@ -153,9 +148,9 @@ func (p *Process) stop(wait time.Duration, why string) {
 		p.Say("%s; killing the command", why)
 		return
 	}
-	p.watchdog.order(order{Signal: p.Signal, All: true})
-	p.watchdog.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
-	p.watchdog.insist(wait / 2)                              // the rest is for the kill by this process, on a busy machine
+	p.order(order{Signal: p.Signal, All: true})
+	p.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
+	p.watchdog.insist(wait / 2)                     // the rest is for the kill by this process, on a busy machine
 	p.kill = time.After(wait)
 	p.Say("%s; sending %s to the command, SIGKILL in %v", why, unix.SignalName(p.Signal), wait.Round(time.Millisecond))
 }
@@ -184,14 +179,6 @@ func (p *Process) lastLater() {
 	}
 }
 
-// onLast takes over from a watchdog that has not ended the command. One that has reported processes
-// of other users works, and keeps trying.
-func (p *Process) onLast() {
-	if p.last = nil; p.denied == 0 {
-		p.replace()
-	}
-}
-
 // replace takes over from a watchdog that does not carry out its orders.
 func (p *Process) replace() {
 	p.watchdog.kill()
@@ -201,7 +188,7 @@ func (p *Process) replace() {
 // killAll orders the watchdog to kill all processes.
 func (p *Process) killAll() {
 	p.killed = true
-	p.watchdog.order(order{Kill: true})
+	p.order(order{Kill: true})
 	limit := obeyLimit
 	if deadline := p.Lock.Deadline(); !deadline.IsZero() {
 		limit = min(limit, lastMoment(deadline))
@@ -278,8 +265,10 @@ func (p *Process) takeOver(why string) {
 		if p.pid != 0 {
 			p.Say("%s; killing the command", why)
 		}
-	} else if p.watchdog.owed > 0 && p.passed != 0 {
-		p.own.signal(p.passed, false)
+	} else {
+		for _, o := range p.watchdog.owed {
+			p.order(o)
+		}
 	}
 	p.watchdog.trust()
 	var lost <-chan struct{}
@@ -306,6 +295,13 @@ func (p *Process) takeOver(why string) {
 		case <-lost:
 			lost, p.lost = nil, true
 			p.leaveLater()
+		case <-p.most:
+			p.onMost()
+		case <-p.unwanted:
+			p.onEnough()
+		case <-p.kill:
+			p.kill = nil
+			p.killAll()
 		case <-p.leave:
 			p.leave, p.over = nil, true
 		case ev, ok := <-p.events:

@@ -19,7 +19,7 @@ type watchdog struct {
 	pid int
 	due time.Time // the last deadline sent
 
-	owed    int              // orders that the watchdog has not reported as carried out
+	owed    []order          // orders that the watchdog has not reported as carried out
 	overdue <-chan time.Time // fires when it should have; nil if nothing waits for that
 	fires   time.Time        // when overdue fires
 	limit   time.Duration    // how long overdue runs
@@ -115,7 +115,7 @@ func (w *watchdog) inform(deadline time.Time) {
 // the wrapper takes over its work.
 func (w *watchdog) order(o order) {
 	if o.reported() {
-		w.owed++
+		w.owed = append(w.owed, o)
 	}
 	if w.send(o) != nil {
 		w.kill()
@@ -138,8 +138,8 @@ func (w *watchdog) arm() { w.overdue, w.fires = time.After(w.limit), time.Now().
 
 // obeyed notes a report of the watchdog that it has carried out an order.
 func (w *watchdog) obeyed() {
-	switch w.owed--; {
-	case w.owed == 0:
+	switch w.owed = w.owed[1:]; {
+	case len(w.owed) == 0:
 		w.trust()
 	case w.overdue != nil:
 		w.again = false

@@ -35,6 +35,14 @@ func TestSendOfAFrozenProcess(t *testing.T) {
 	}
 }
 
+// TestSendToAReader: a line is sent if there is room for it, even if most of the socket is full.
+// Otherwise a burst of signals would make the wrapper kill a watchdog that reads them.
+func TestSendToAReader(t *testing.T) {
+	if err := supervise.SendToReader(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStartAfterTheDeadline: if the wrapper was frozen before the start and the deadline has
 // passed, the watchdog does not start the command.
 func TestStartAfterTheDeadline(t *testing.T) {

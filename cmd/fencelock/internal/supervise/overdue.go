@@ -1,0 +1,46 @@
+//go:build unix
+
+package supervise
+
+// onLast takes over from a watchdog that has not carried out the order to kill. One that has keeps
+// trying: a process that still runs is one that the kernel does not end yet, or of another user.
+func (p *Process) onLast() {
+	p.last = nil
+	if p.readReports() && !(p.killed && len(p.watchdog.owed) == 0) {
+		p.replace()
+	}
+}
+
+// onOverdue takes over from a watchdog that does not carry out its orders in time, unless a report
+// that it does has arrived by now.
+func (p *Process) onOverdue() {
+	late := p.watchdog.overdue
+	if p.readReports() && p.watchdog.overdue == late && p.watchdog.fails() {
+		p.replace()
+	}
+}
+
+// readReports handles the reports that have arrived. It reports whether the watchdog still has work.
+func (p *Process) readReports() bool {
+	for !p.empty && p.reports != nil {
+		select {
+		case r, ok := <-p.reports:
+			p.onReport(r, ok)
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// order has the watchdog carry out an order. If the watchdog is gone, this process carries it out.
+func (p *Process) order(o order) {
+	switch {
+	case p.reports != nil:
+		p.watchdog.order(o)
+	case o.Kill:
+		p.broken = true
+	default:
+		p.own.signal(o.Signal, o.All)
+	}
+}
