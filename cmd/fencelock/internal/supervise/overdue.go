@@ -2,11 +2,10 @@
 
 package supervise
 
-// onLast takes over from a watchdog that has not carried out the order to kill. One that has keeps
-// trying: a process that still runs is one that the kernel does not end yet, or of another user.
+// onLast takes over from a watchdog that has not ended the command. One that has reported processes
+// of other users works, and keeps trying.
 func (p *Process) onLast() {
-	p.last = nil
-	if p.readReports() && !(p.killed && len(p.watchdog.owed) == 0) {
+	if p.last = nil; p.readReports() && p.denied == 0 {
 		p.replace()
 	}
 }

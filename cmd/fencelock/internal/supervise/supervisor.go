@@ -176,7 +176,7 @@ func (s *supervisor) watch(orders <-chan order) {
 			s.killing, s.late = true, true
 		}
 		if s.killing && !s.over() {
-			s.killAll(killLimit)
+			s.killAll()
 		}
 		if s.ended && !s.over() {
 			s.endKeepers()
@@ -208,7 +208,6 @@ const (
 	lookAgain   = time.Second            // timers stop while the machine sleeps, so the deadline is checked this often
 	leftAgain   = 50 * time.Millisecond  // for processes of the group that are not our children
 	killLimit   = 500 * time.Millisecond // limit of one call of kill, so that orders are read
-	beginLimit  = 10 * time.Millisecond  // limit of the first call of kill after an order
 	keeperLimit = 12 * time.Second       // how long keepers may take to end: for a signal, and for a release
 )
 
@@ -238,7 +237,7 @@ func (s *supervisor) obey(o order) {
 	}
 	if o.Kill {
 		s.killing = true
-		s.killAll(beginLimit) // watch continues, after the report that this watchdog works
+		s.killAll()
 	}
 	if o.Signal != 0 {
 		if s.signal(o.Signal, o.All); s.denied > 0 {
@@ -262,8 +261,8 @@ func (s *supervisor) onEvent(ev waited) {
 }
 
 // killAll kills all processes, and reports how many could not be killed.
-func (s *supervisor) killAll(limit time.Duration) {
-	s.kill(limit)
+func (s *supervisor) killAll() {
+	s.kill(killLimit)
 	if s.denied != s.denials {
 		s.denials = s.denied
 		_ = s.send(report{Refused: unix.SIGKILL, Denied: s.denied})
