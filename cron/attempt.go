@@ -1,12 +1,14 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
@@ -43,9 +45,12 @@ func (j *Job) attempt(ctx context.Context, scheduled time.Time, take cronhook.Ta
 	}
 	c.shared = take.Shared
 	if take.AtOnce {
-		c.until = time.Time{}
-	} else if limit := time.Now().Add(take.Wait); take.Wait > 0 && limit.Before(c.until) {
-		c.until = limit
+		c.until, c.rivals = time.Time{}, time.Time{}
+	} else {
+		c.rivals = time.Now().Add(cmp.Or(take.Wait, driver.MaxDuration))
+		if c.rivals.Before(c.until) {
+			c.until = c.rivals
+		}
 	}
 	if err := j.insist(ctx, c.until, func() error { return c.open(ctx) }); err != nil {
 		return nil, err

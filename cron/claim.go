@@ -22,6 +22,7 @@ type claim struct {
 	id     string    // distinguishes this claim from all others
 	until  time.Time // when to give up while the engine is unavailable; zero means at once
 	shared bool      // whether other instances may hold the lock of the job too
+	rivals time.Time // until when to wait for an instance that is about to start the tick
 
 	locked bool // the lock of the claim was acquired, on an engine without records
 }
@@ -40,7 +41,8 @@ func (j *Job) newClaim(scheduled time.Time) (*claim, error) {
 	case late < -j.cfg.Skew-early:
 		return nil, fmt.Errorf("%w: the tick of %q at %s is %v in the future, more than Skew allows", fencelock.ErrInvalid, j.name, stamp(tick), -late)
 	}
-	c := &claim{job: j, tick: tick, id: rand.Text()[:idLength], until: tick.Add(j.cfg.Late)}
+	until := tick.Add(j.cfg.Late)
+	c := &claim{job: j, tick: tick, id: rand.Text()[:idLength], until: until, rivals: until, shared: j.cfg.Overlap == OverlapAllow}
 	if j.after != nil {
 		c.next = j.after(scheduled).UTC()
 	}
@@ -95,10 +97,28 @@ func (c *claim) rival(ctx context.Context, r *record, token int64) error {
 	if !c.shared || other == 0 || other == token {
 		return nil
 	}
+	if last := r.Last; last != nil && last.Token == other && last.State == StateUnstarted {
+		return nil // it has failed and is about to release its lock
+	}
 	if alive, err := holds(ctx, c.job.locks, c.job.name, other); err != nil || !alive {
 		return err
 	}
 	return c.job.skipped(c.tick, ReasonStarting, nil)
+}
+
+// pastRival calls ask, which may return the error of rival, until that instance has claimed the tick
+// or will not: it may fail.
+func (c *claim) pastRival(ctx context.Context, ask func() error) error {
+	for pause := retry.NewBackoff(firstStart, lastPause); ; {
+		err := ask()
+		skipped, ok := errors.AsType[*SkippedError](err)
+		if !ok || skipped.Reason != ReasonStarting || !time.Now().Before(c.rivals) {
+			return err
+		}
+		if !retry.Sleep(ctx, min(pause.Next(), time.Until(c.rivals))) {
+			return c.failed(context.Cause(ctx))
+		}
+	}
 }
 
 // failed adds the job and the tick to an error.
@@ -185,9 +205,10 @@ func (c *claim) lock(ctx context.Context) error {
 	return c.late()
 }
 
-// unlock ends the minimum hold of a claim whose work did not start.
+// unlock ends the minimum hold of a claim whose work did not start. The claim has no owner any more.
+// When no instance can claim the tick any longer, the name may already belong to another tick.
 func (c *claim) unlock(ctx context.Context) {
-	if !c.locked {
+	if !c.locked || time.Since(c.tick) > c.job.cfg.Skew+c.job.cfg.Late {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, endLimit)

@@ -79,12 +79,13 @@ func (r *ongoing) enroll(first State) error {
 		return nil
 	}
 	b, err := r.job.book()
-	return r.job.insist(r.ctx, r.claim.until, func() error {
+	claim := func() error {
 		if errors.Is(err, fencelock.ErrUnsupported) {
 			return r.claim.lock(r.ctx)
 		}
 		return r.claim.failed(b.change(r.ctx, func(rec *record, now time.Time) error { return r.note(r.ctx, rec, now, first, nil) }))
-	})
+	}
+	return r.claim.pastRival(r.ctx, func() error { return r.job.insist(r.ctx, r.claim.until, claim) })
 }
 
 // withdraw gives back the tick of a run whose work has not started. The record is written in any
@@ -181,7 +182,7 @@ func (r *ongoing) note(ctx context.Context, rec *record, now time.Time, state St
 		return err
 	}
 	if rec.Last != nil && rec.Last.Token > last.Token {
-		if changed {
+		if changed || state == StateUnstarted { // a late request of this run must be refused
 			return nil
 		}
 		return errLater
@@ -219,8 +220,10 @@ func (r *ongoing) mark(ctx context.Context, rec *record, now time.Time, state St
 		}
 		one = taken{tick: c.tick, attempt: r.lock.Token()}
 	default:
-		if err := c.refused(rec); err != nil && !r.attempted && !r.started {
-			return false, err
+		if begins := !r.attempted && !r.started; begins {
+			if err := cmp.Or(c.refused(rec), c.rival(ctx, rec, r.lock.Token())); err != nil {
+				return false, err
+			}
 		}
 		if !mine && !free { // a run whose lock was lost while it started
 			return false, nil
