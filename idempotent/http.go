@@ -131,10 +131,11 @@ func IsOutcome(status int, header http.Header) bool {
 //
 // A response is stored if next finished it and HTTP.Keep accepts it. A refusal by next, such as 429
 // or 503, is sent but not stored. A request was not finished, and the next one with its key is
-// handled again, if next panics, if it writes another length than the Content-Length that it
-// declared, or if the context of the request has ended when it returns, because the client closed
+// handled again, if next panics, if it writes less than the Content-Length that it declared,
+// or if the context of the request has ended when it returns, because the client closed
 // the connection or a deadline passed. HTTP.Detach or a call of the function [Keep] change that.
-// Handler cannot notice other errors that next ignores. If a backend fails in the middle of a
+// After a response that is too short, Handler panics with http.ErrAbortHandler, so that the client
+// gets an error. Handler cannot notice other errors that next ignores. If a backend fails in the middle of a
 // response without a Content-Length, next must panic with http.ErrAbortHandler.
 //
 // The key is free when next returns. So next must not return while its work continues: put an
@@ -235,7 +236,8 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 	var kept atomic.Bool
 	rec := h.serve(r.WithContext(context.WithValue(ctx, keepKey{}, &kept)), body)
 	served := &reply{Status: rec.status, Header: rec.sent, Body: rec.body.Bytes()}
-	err = h.settle(run, served, rec.cut(), unfinished(ctx), kept.Load())
+	cut := rec.cut()
+	err = h.settle(run, served, cut, unfinished(ctx), kept.Load())
 	if err != nil && !errors.Is(err, errAgain) {
 		h.cfg.Failed(r, err)
 	}
@@ -244,6 +246,9 @@ func (h *handler) once(w http.ResponseWriter, r *http.Request, key string, body 
 		return
 	}
 	served.send(w, false) // what was done, whether it was stored or not
+	if cut != nil {
+		panic(http.ErrAbortHandler) // a handler in front may have removed the Content-Length
+	}
 }
 
 // unfinished returns an error if the context of a handler ended before it returned.

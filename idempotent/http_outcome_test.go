@@ -202,12 +202,72 @@ func TestHTTPDeclaredLength(t *testing.T) {
 			r.Header.Set("Idempotency-Key", "a")
 			r.Header.Set("Authorization", "alice")
 			w := httptest.NewRecorder()
-			if h.ServeHTTP(w, r); w.Code != c.status {
+			func() {
+				defer func() { _ = recover() }() // an answer that is cut ends in a panic
+				h.ServeHTTP(w, r)
+			}()
+			if w.Code != c.status {
 				t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 			}
 		}
 		if stored := runs.Load() == 1; stored != c.stored {
 			t.Errorf("%+v: stored: %t", c, stored)
+		}
+	}
+}
+
+// TestHTTPWritesMoreThanDeclared: what the client gets is whole, so it is the outcome.
+func TestHTTPWritesMoreThanDeclared(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	url := serve(t, newStore(nil), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		runs.Add(1)
+		w.Header().Set("Content-Length", "3")
+		_, _ = io.WriteString(w, "abc")
+		if _, err := io.WriteString(w, "\n"); !errors.Is(err, http.ErrContentLength) {
+			t.Errorf("Write returned %v", err)
+		}
+	}), nil)
+	for range 2 {
+		if status, body, err := ask(t.Context(), t, url); status != http.StatusOK || body != "abc" || err != nil || runs.Load() != 1 {
+			t.Errorf("%d %q %v after %d runs", status, body, err, runs.Load())
+		}
+	}
+}
+
+// noLength removes the Content-Length, as compression does.
+type noLength struct{ http.ResponseWriter }
+
+func (w noLength) WriteHeader(status int) {
+	w.Header().Del("Content-Length")
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// TestHTTPCutBehindCompression: the client gets an error for an answer that is cut, even if it does
+// not get the length.
+func TestHTTPCutBehindCompression(t *testing.T) {
+	t.Parallel()
+	h := newStore(nil).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "3")
+		_, _ = io.WriteString(w, "ab")
+	}), nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(noLength{w}, r) }))
+	t.Cleanup(server.Close)
+	if status, body, err := ask(t.Context(), t, server.URL); err == nil {
+		t.Errorf("the cut answer came as %d %q", status, body)
+	}
+}
+
+// TestHTTPNoContentType: an answer without a type has none in a replay either.
+func TestHTTPNoContentType(t *testing.T) {
+	t.Parallel()
+	url := serve(t, newStore(nil), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		_, _ = io.WriteString(w, "<html>")
+	}), nil)
+	for range 2 {
+		if res := send(t, url, "text/plain", ""); res.Header["Content-Type"] != nil {
+			t.Errorf("%v", res.Header)
 		}
 	}
 }

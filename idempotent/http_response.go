@@ -37,6 +37,8 @@ type reply struct {
 	Body   []byte
 }
 
+const contentType = "Content-Type"
+
 // encode returns the stored form, an HTTP/1.1 response without the fields that are not stored.
 func (p *reply) encode(unstored []string) []byte {
 	header := http.Header{}
@@ -47,6 +49,9 @@ func (p *reply) encode(unstored []string) []byte {
 				header[name] = append(header[name], printable(value))
 			}
 		}
+	}
+	if values, ok := p.Header[contentType]; ok && len(values) == 0 {
+		header[contentType] = []string{""} // the handler wants no type to be guessed
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", p.Status, http.StatusText(p.Status))
@@ -84,6 +89,9 @@ func decodeReply(data []byte) (*reply, error) {
 		return nil, fmt.Errorf("idempotent: the stored response has an invalid header: %w", err)
 	}
 	p.Header = http.Header(header)
+	if values, ok := p.Header[contentType]; ok && values[0] == "" {
+		p.Header[contentType] = nil
+	}
 	p.Body, err = io.ReadAll(in)
 	return p, err
 }
@@ -150,11 +158,10 @@ func (w *recorder) hasBody() bool {
 	return w.status >= 200 && w.status != http.StatusNoContent && w.status != http.StatusNotModified
 }
 
-// cut returns an error if the handler did not write the length that it declared. net/http closes the
-// connection then, so the client gets an error.
+// cut returns an error if the response is shorter than the handler declared.
 func (w *recorder) cut() error {
-	if w.declared < 0 || w.written == w.declared || !w.hasBody() || w.method == http.MethodHead {
+	if w.declared < 0 || int64(w.body.Len()) == w.declared || !w.hasBody() || w.method == http.MethodHead {
 		return nil
 	}
-	return fmt.Errorf("idempotent: the handler wrote %d of %d bytes that its Content-Length declares", w.written, w.declared)
+	return fmt.Errorf("idempotent: the handler wrote %d of %d bytes that its Content-Length declares", w.body.Len(), w.declared)
 }
