@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"weak"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
@@ -40,20 +41,25 @@ func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn fun
 		e.atStart(c)
 	}
 	id := c.Schedule(schedule, e)
-	checkClock(c, func() bool { return ctx.Err() != nil || !c.Entry(id).Valid() })
+	checkClock(ctx, weak.Make(c), id)
 	return id, nil
 }
 
-// checkClock makes c read the wall clock at intervals until over returns true. c waits with one timer
-// for its next entry. If the clock is set forward or the host is suspended, that timer is late by the
-// same time. c calculates it again when it removes an entry, even if the entry does not exist, and
-// robfig/cron has no entry 0.
-func checkClock(c *robfig.Cron, over func() bool) {
+// noEntry is no entry's ID.
+const noEntry robfig.EntryID = 0
+
+// checkClock makes c read the wall clock at intervals, until ctx ends, the entry is removed, or the
+// program has stopped c and dropped it. c waits with one timer for its next entry. If the clock is
+// set forward or the host is suspended, that timer is late by the same time. c calculates it again
+// when it removes an entry, even if the entry does not exist.
+func checkClock(ctx context.Context, to weak.Pointer[robfig.Cron], id robfig.EntryID) {
 	time.AfterFunc(cronhook.ClockCheck, func() {
-		if !over() {
-			c.Remove(0)
-			checkClock(c, over)
+		c := to.Value()
+		if c == nil || ctx.Err() != nil || id != noEntry && !c.Entry(id).Valid() {
+			return
 		}
+		c.Remove(noEntry)
+		checkClock(ctx, to, id)
 	})
 }
 
@@ -110,7 +116,7 @@ func Wrapper(ctx context.Context, c *robfig.Cron, job *cron.Job, schedule robfig
 	if due.CatchUp() > 0 {
 		return nil, fmt.Errorf("%w: %q: Wrapper does not support CatchUp: use robfigcron.Add", fencelock.ErrInvalid, job.Name())
 	}
-	checkClock(c, func() bool { return ctx.Err() != nil })
+	checkClock(ctx, weak.Make(c), noEntry)
 	return func(inner robfig.Job) robfig.Job {
 		fn := func(context.Context) error { inner.Run(); return nil }
 		return &entry{ctx: ctx, fn: fn, in: c.Location(), due: due}

@@ -3,12 +3,14 @@ package robfigcron_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
@@ -279,6 +281,31 @@ func TestClockIsChecked(t *testing.T) {
 					t.Errorf("%s, removed %v: %d checks after its end", name, remove, after-before)
 				}
 			})
+		}
+	}
+}
+
+// dropped adds an entry to a scheduler, starts and stops it, and drops it.
+func dropped(t *testing.T) weak.Pointer[robfig.Cron] {
+	c, job := robfig.New(), job(memlock.New(nil), cron.Config{})
+	if _, err := robfigcron.Add(context.Background(), c, "0 3 * * *", job, new(counter).run); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := robfigcron.Wrapper(context.Background(), c, job, cron.Every(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	c.Start()
+	<-c.Stop().Done()
+	return weak.Make(c)
+}
+
+// A scheduler that was stopped and dropped is garbage, even if the context of its runs never ends.
+func TestStoppedSchedulerIsGarbage(t *testing.T) {
+	c := dropped(t)
+	for end := time.Now().Add(20 * time.Second); c.Value() != nil; time.Sleep(10 * time.Millisecond) {
+		runtime.GC()
+		if time.Now().After(end) {
+			t.Fatal("something still refers to the scheduler")
 		}
 	}
 }
