@@ -17,15 +17,18 @@ import (
 )
 
 // await acquires a lock. A signal that asks to end ends the wait. After the grant, signals go to
-// the returned channel. If a signal arrives in between, await releases the lock and returns the
-// error of the signal.
-func (a *app) await(take func(context.Context) (*fencelock.Lock, error)) (*fencelock.Lock, chan os.Signal, error) {
+// the returned channel. If a signal arrives in between, await calls undo, unless it is nil, releases
+// the lock and returns the error of the signal.
+func (a *app) await(take func(context.Context) (*fencelock.Lock, error), undo func(error)) (*fencelock.Lock, chan os.Signal, error) {
 	ctx, stop := endedBySignals(a.ctx)
 	defer stop()
 	lock, err := take(ctx)
 	signals := supervise.Forwarded()
 	stop()
 	if ended := endedBy(ctx); ended != nil {
+		if err == nil && undo != nil {
+			undo(ended)
+		}
 		if err == nil {
 			lock.Release() // nothing was started; if this fails, the lease expires
 		}

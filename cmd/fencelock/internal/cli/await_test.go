@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"runtime"
@@ -13,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -33,7 +37,7 @@ func TestSignalInTheInstantOfTheGrant(t *testing.T) {
 			must(t, unix.Kill(unix.Getpid(), unix.SIGTERM))
 			<-came
 			return lock, err
-		})
+		}, nil)
 		if err != nil {
 			continue
 		}
@@ -45,4 +49,49 @@ func TestSignalInTheInstantOfTheGrant(t *testing.T) {
 		signal.Stop(signals)
 		must(t, lock.Release())
 	}
+}
+
+// TestSignalBeforeTheStartOfATick: on an engine without records a signal after the claim gives the
+// tick back while this host still holds the lock. The next holder runs the tick.
+func TestSignalBeforeTheStartOfATick(t *testing.T) {
+	store := memlock.New(nil)
+	locks := fencelock.New(claimsOnly{store, store, store}, nil)
+	job := cron.New(locks, "x", nil)
+	a, tick := &app{ctx: t.Context()}, time.Now()
+	take := cronhook.Take{Acquire: locks.TryAcquire, AtOnce: true}
+	for n := range 20 {
+		next := make(chan error, 1)
+		var run tickRun
+		_, _, err := a.await(func(ctx context.Context) (lock *fencelock.Lock, err error) {
+			if run.attempt, err = cronhook.Begin(ctx, job, tick, take); err != nil {
+				t.Fatal(err)
+			}
+			go func() { // ends when it has the lock
+				take := cronhook.Take{Acquire: locks.Acquire}
+				other, err := cronhook.Begin(context.Background(), job, tick, take)
+				if err == nil {
+					_ = other.Finish(errors.New("a test"))
+					err = other.Lock().Release()
+				}
+				next <- err
+			}()
+			time.Sleep(20 * time.Millisecond) // for it to wait
+			must(t, unix.Kill(unix.Getpid(), unix.SIGTERM))
+			<-ctx.Done()
+			return run.attempt.Lock(), nil
+		}, run.finish)
+		if err == nil {
+			t.Fatal("the signal did not end the wait")
+		}
+		if err := <-next; err != nil {
+			t.Fatalf("attempt %d: the next holder did not get the tick: %v", n, err)
+		}
+	}
+}
+
+// claimsOnly hides the records of an engine.
+type claimsOnly struct {
+	driver.Engine
+	driver.Lister
+	driver.Breaker
 }

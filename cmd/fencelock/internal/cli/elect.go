@@ -143,7 +143,7 @@ func (c *electCmd) lead(a *app, engine driver.Engine, path string) error {
 // term campaigns once and leads if it wins. It reports whether another term follows; if not, its
 // error carries the exit code.
 func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func(context.Context) (*fencelock.Lock, error)) (again bool, err error) {
-	lock, signals, err := a.await(campaign)
+	lock, signals, err := a.await(campaign, nil)
 	if err != nil {
 		return false, err
 	}

@@ -84,7 +84,7 @@ func (c *acquireCmd) take(a *app, engine driver.Engine) (*fencelock.Lock, chan o
 	take := c.from(fencelock.New(engine, nil).With(c.sharing.over(fencelock.Options{
 		TTL: c.TTL, Grace: c.grace(), MaxHold: c.MaxHold, Wait: c.Wait.limit, Note: c.Note, OnWait: line.update,
 	})))
-	return a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) })
+	return a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }, nil)
 }
 
 // keeper holds a lock for a process.

@@ -135,7 +135,7 @@ func (c *onceCmd) Run(a *app) error {
 				return nil, err
 			}
 			return run.Lock(), nil
-		})
+		}, nil)
 		line.stop()
 		if over, ok := errors.AsType[*idempotent.DoneError](err); ok {
 			return c.repeat(a, over)

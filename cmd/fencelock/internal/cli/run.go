@@ -83,7 +83,7 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	offer(cmd, "min-hold", 0, "1m")
 	most(f, &c.Most, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
 	offer(cmd, "max-hold", 0, "10m", "1h", "12h")
-	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
+	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller, but a host with -n has already skipped it. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
 	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")
 	f.StringVar(&c.OnLost, "on-lost", "terminate", "`ACTION` if the lock is lost: terminate the command, or ignore the loss. With ignore, the command also keeps running if fencelock is killed.")
 	offer(cmd, "on-lost", 0, "terminate", "ignore")
@@ -207,10 +207,9 @@ func (c *runCmd) Run(a *app) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		line := newWaitLine(a, c.Name, logEvery)
 		locker := c.locker(engine, c.sharing.over(fencelock.Options{Wait: c.Wait.limit, MinHold: c.MinHold, OnWait: line.update}))
-		lock, signals, err := a.await(c.taker(a, engine, locker))
+		lock, signals, err := a.await(c.taker(a, engine, locker), c.tick.finish)
 		line.stop()
 		if err != nil {
-			c.tick.finish(err) // a signal may have arrived after the attempt was recorded
 			return c.refusal(err)
 		}
 		what := c.under(a, lock, path, signals)
