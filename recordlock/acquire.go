@@ -226,6 +226,7 @@ func (a *acquiring) leave() (left <-chan struct{}) {
 // closed when nothing of it is left. The caller holds mu.
 func (d *desk) withdraw(a *acquiring, err error) (left <-chan struct{}) {
 	delete(d.holds, a.me.Owner)
+	d.collected(a)
 	if a.err = err; !a.ended {
 		d.finish(a.job, err)
 	}
@@ -251,6 +252,7 @@ func (a *acquiring) result(ctx context.Context) (driver.Grant, error) {
 	if a.err == nil && a.desk.engine.closed.Load() { // nothing would renew it
 		a.desk.withdraw(a, errClosed)
 	}
+	a.desk.collected(a)
 	switch {
 	case a.err == errGone:
 		return driver.Grant{}, a.heard.Ended(ctx, nil)

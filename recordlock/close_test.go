@@ -142,3 +142,32 @@ func TestConfigErrorAfterAnUnknownOutcome(t *testing.T) {
 		})
 	}
 }
+
+// An engine is closed after a request was granted, and before its caller knows. The request is not
+// granted, and nothing of it stays.
+func TestCloseMeetsAGrant(t *testing.T) {
+	play(t, true, func(s scene) {
+		e, _ := s.client()
+		holder, _ := s.client()
+		h := s.acquire(holder, request())
+		waits, answer, done := make(chan bool), make(chan bool), make(chan error, 1)
+		go func() { // ends with the test's answer
+			req := waiting()
+			req.OnWait = func(driver.WaitInfo) {
+				waits <- true
+				<-answer
+			}
+			_, err := e.Acquire(s.Context(), req)
+			done <- err
+		}()
+		<-waits
+		s.ok(holder.Release(s.Context(), lease(h)))
+		time.Sleep(time.Second) // the request is granted
+		s.ok(e.Close())
+		close(answer)
+		if err := <-done; !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		soonFree(s)
+	})
+}

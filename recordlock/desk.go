@@ -29,6 +29,7 @@ type desk struct {
 	mu      sync.Mutex            // guards the fields below, and all jobs
 	jobs    []*job                // urgent ones first, so that they make room for the others
 	holds   map[string]*acquiring // the acquisitions of this process whose holders are notified of a loss
+	grants  []*acquiring          // granted, and their callers do not know yet: Close withdraws them
 	works   bool                  // the goroutine runs
 	idle    time.Time             // when that ended, or the desk was asked for
 	watches bool                  // a goroutine awaits a change of the record
@@ -85,6 +86,13 @@ func (d *desk) finish(j *job, err error) {
 	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
 }
 
+// collected notes that the caller of a request knows its result, or that it does not get the lock. The
+// caller holds mu.
+func (d *desk) collected(a *acquiring) {
+	d.grants = slices.DeleteFunc(d.grants, func(o *acquiring) bool { return o == a })
+	d.ring()
+}
+
 // run works until there is nothing to do.
 func (d *desk) run() {
 	ctx, cancel := context.WithCancel(d.engine.ctx)
@@ -125,10 +133,13 @@ func (d *desk) busy(ctx context.Context) bool {
 	}
 	if closed {
 		clear(d.holds)
+		for _, a := range slices.Clone(d.grants) {
+			d.withdraw(a, errClosed)
+		}
 	}
 	over := func(owner string, a *acquiring) bool { return now.After(d.seen[owner].at.Add(a.req.TTL)) }
 	maps.DeleteFunc(d.holds, over)
-	d.works, d.idle = ctx.Err() == nil && len(d.jobs)+len(d.holds) > 0, now
+	d.works, d.idle = ctx.Err() == nil && len(d.jobs)+len(d.holds)+len(d.grants) > 0, now
 	return d.works
 }
 

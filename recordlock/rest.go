@@ -23,10 +23,11 @@ const (
 func (d *desk) rest(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.old || len(d.jobs)+len(d.holds) == 0 {
+	work := len(d.jobs) + len(d.holds)
+	if d.old || work+len(d.grants) == 0 {
 		return
 	}
-	if d.engine.awaiter != nil && !d.watches {
+	if work > 0 && d.engine.awaiter != nil && !d.watches {
 		d.follow(ctx)
 	}
 	pause := d.poll()

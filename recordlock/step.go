@@ -110,6 +110,9 @@ func (d *desk) settle(st *state) {
 		switch {
 		case a != nil && d.engine.closed.Load(): // it is withdrawn
 		case j.answer == refused, j.answer == stored:
+			if a != nil && j.err == nil {
+				d.grants = append(d.grants, a)
+			}
 			if a != nil && j.err == nil && a.req.OnLost != nil {
 				d.holds[a.me.Owner] = a
 			}
