@@ -230,3 +230,19 @@ func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 		t.Errorf("%s rows after both engines were closed", got)
 	}
 }
+
+// TestSweepMeetsAnother: a pass goes on after another client has swept.
+func TestSweepMeetsAnother(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	leaveDead(t, pg, 500)
+	other := pg.Connect(t)
+	mustExec(t, other, "SELECT pg_advisory_lock(1717923427, 1)") // as sweep_page does
+	e := engine(t, pg.DSN(), nil)
+	e.SweepEvery(time.Hour)
+	release(t, e, try(t, e, request("b")))
+	time.Sleep(3 * time.Second) // a pass begins within one
+	mustExec(t, other, "SELECT pg_advisory_unlock(1717923427, 1)")
+	eventually(t, "the end of the pass", func() bool { return pg.Query(t, deadSQL) == "0" })
+}

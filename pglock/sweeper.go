@@ -3,6 +3,7 @@ package pglock
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -16,8 +17,9 @@ import (
 type sweeper struct {
 	every time.Duration // between two passes; three times that after a pass that found nothing
 
-	mu   sync.Mutex // guards next
-	next time.Time  // when the next pass is due
+	mu      sync.Mutex // guards all below
+	next    time.Time  // when the next pass is due
+	passing bool
 }
 
 // sweepTime is the usual time between two passes of an engine.
@@ -29,11 +31,17 @@ const minSweepPause = 10 * time.Millisecond
 // sweepIfDue starts a pass if it is time to.
 func (w *sweeper) sweepIfDue(s *session, now time.Time) {
 	w.mu.Lock()
-	due := !now.Before(w.next)
+	due := !now.Before(w.next) && !w.passing
+	w.passing = w.passing || due
 	w.mu.Unlock()
 	if due {
 		w.nextIn(3 * w.every)
-		go w.pass(s) // ends with the pass, or with the session
+		go func() { // ends with the pass, or with the session
+			w.pass(s)
+			w.mu.Lock()
+			w.passing = false
+			w.mu.Unlock()
+		}()
 	}
 }
 
@@ -52,22 +60,39 @@ func (w *sweeper) pass(s *session) {
 		if found {
 			w.nextIn(w.every)
 		}
-		if err != nil || next == "" {
-			return // a later pass continues
+		pause := max(minSweepPause, 3*time.Since(begun))
+		switch {
+		case errors.Is(err, errCollision): // a pass that ended here might never come to the last tables
+			pause = collisionPause + retry.Jitter(collisionPause)
+		case err != nil || next == "":
+			return // a later pass begins again
 		}
 		place = next
-		retry.Nap(context.Background(), max(minSweepPause, 3*time.Since(begun)), s.Dead())
+		retry.Nap(context.Background(), pause, s.Dead())
 	}
 }
 
+// errCollision is returned while another client sweeps.
+var errCollision = errors.New("another client sweeps")
+
+// collisionPause is the shortest pause after a collision.
+const collisionPause = 50 * time.Millisecond
+
 // sweepPage examines one page of a table, and reports whether it found rows to delete. It returns
-// the next place, "" at the end of the pass and while another process sweeps.
+// the next place, "" at the end of the pass, and errCollision while another client sweeps.
 func (s *session) sweepPage(place string) (found bool, next string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
+	if _, ok := s.fn["sweep_page"]; !ok { // earlier functions examine everything in one call
+		_, err = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMicro()).Wait(ctx)
+		return false, "", err
+	}
 	rows, err := s.Query("SELECT fencelock.sweep_page($1::integer, $2::bigint, $3::text)", s.id, time.Now().UnixMicro(), place).Wait(ctx)
 	if err != nil || len(rows) != 1 {
 		return false, "", err
+	}
+	if rows[0][0] == nil {
+		return false, place, errCollision
 	}
 	n, rest, _ := bytes.Cut(rows[0][0], []byte("|"))
 	deleted, _ := strconv.Atoi(string(n)) // the server writes integers
