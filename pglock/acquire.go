@@ -26,6 +26,7 @@ type acquirer struct {
 	holds   *holdings     // receives the granted locks
 	room    *room         // space in the server's lock table
 	naps    *naps         // wakes requests that wait in the server
+	tries   tries         // in flight
 	maxTTL  time.Duration // Config.MaxTTL
 	rowLook time.Duration // the constant, except in tests
 }
@@ -258,14 +259,19 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 
 // try takes a free key on the session for uncontended locks.
 func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
+	if !a.tries.enter() {
+		return driver.Grant{}, errEngineClosed
+	}
 	c, have, err := a.send(ctx, s)
 	if err != nil {
+		a.tries.leave()
 		return driver.Grant{}, err
 	}
 	if _, err := c.ResultUnlessSilent(ctx); !c.Answered() {
 		a.abandon(s, c, have, errors.Is(err, errSilent))
 		return driver.Grant{}, err
 	}
+	defer a.tries.leave()
 	r, err := c.Result(context.Background()) // it is answered, perhaps at the moment ctx ended
 	g, failed := a.handleVerdict(ctx, s, r, err, c.Sent())
 	if failed != nil {
@@ -282,6 +288,7 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 func (a *attempt) abandon(s *session, c *pipe.Call, have, silent bool) {
 	try := *a // keeps its owner
 	undo := func() {
+		defer try.tries.leave()
 		r, err := c.Result(context.Background())
 		try.undo(s, r, err, have)
 	}

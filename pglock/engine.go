@@ -208,6 +208,7 @@ var errClosed = errors.New("the engine is closed")
 // are lost. It does not close the pool. Later requests fail.
 func (e *Engine) Close() error {
 	all := e.dialer.shut()
+	e.holds.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	var held []*hold
@@ -223,6 +224,7 @@ func (e *Engine) Close() error {
 	for i, h := range held {
 		frees[i] = h.free()
 	}
+	e.acquirer.tries.close(ctx)
 	failed := map[*session]bool{}
 	for i, c := range frees {
 		if _, err := c.Wait(ctx); err != nil { // the name stays closed until the lease would have expired
@@ -231,7 +233,7 @@ func (e *Engine) Close() error {
 	}
 	var retired []*pipe.Call
 	for _, s := range all {
-		if !failed[s] {
+		if oldest, _ := s.Oldest(); oldest == nil && !failed[s] { // else it may be granted a lock, whose lease counts from the row
 			retired = append(retired, s.retire())
 		}
 	}

@@ -43,8 +43,9 @@ type holdings struct {
 	turns   *turns      // lets the next request of this process proceed
 	room    *room       // counts locks; released with each hold
 
-	mu      sync.Mutex // guards byOwner, and the marked fields of session and hold
+	mu      sync.Mutex // guards all below, and the marked fields of session and hold
 	byOwner map[string]*hold
+	shut    bool // the engine is closed
 }
 
 // find returns the hold of a lease, nil if there is none.
@@ -82,6 +83,9 @@ func (m *holdings) enter(h *hold, place *place) error {
 	if err := h.session.Err(); err != nil {
 		return err // the session's holds may have been ended already
 	}
+	if m.shut {
+		return errEngineClosed
+	}
 	m.turns.change(h.key, func(t *turn) { t.hold(place) })
 	m.byOwner[h.owner] = h
 	h.session.holds[h] = struct{}{}
@@ -89,6 +93,13 @@ func (m *holdings) enter(h *hold, place *place) error {
 		h.session.shared.enter(h.key)
 	}
 	return nil
+}
+
+// close rejects later holds.
+func (m *holdings) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shut = true
 }
 
 // drop removes a hold and reports whether it was there. The caller must then release its lock.

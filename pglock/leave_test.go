@@ -245,3 +245,35 @@ func TestTicketOfAWaitThatIsInterrupted(t *testing.T) {
 	release(t, e, first)
 	release(t, e, keeps)
 }
+
+// TestCloseMeetsATake: an engine is closed while the server executes a request. The name is free
+// soon.
+func TestCloseMeetsATake(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	for _, req := range []driver.Request{request("a"), shared(request("b"), 0), shared(request("c"), 2)} {
+		e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
+		try(t, e, request("held"+req.Name))
+		backend := holder(t, pg, "held"+req.Name)
+		pg.FreezeBackend(t, backend)
+		done, closed := make(chan error, 1), make(chan error, 1)
+		go func() { // ends with its answer
+			_, err := e.Acquire(context.Background(), req)
+			done <- err
+		}()
+		time.Sleep(200 * time.Millisecond)  // the request may be on its way then; if not, the test shows less
+		go func() { closed <- e.Close() }() // ends within a second or two
+		time.Sleep(200 * time.Millisecond)  // as above
+		pg.ThawBackend(t, backend)
+		must(t, await(t, closed, "the end of Close"))
+		if err := await(t, done, "the end of the request"); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s: got %v, want ErrUnavailable", req.Name, err)
+		}
+		g, err := other.Acquire(soon(t, 5*time.Second), driver.Request{Name: req.Name, TTL: req.TTL, Wait: true})
+		if err != nil {
+			t.Errorf("the name %s stays closed: %v", req.Name, err)
+		} else {
+			release(t, other, driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, TTL: req.TTL})
+		}
+	}
+}
