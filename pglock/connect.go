@@ -206,11 +206,18 @@ func complete(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the schema fencelock has version %d, but this program needs version %d: %s", v, schemaVersion, otherVersion)
 	}
 	if r.Int(1) < functionsRevision && r.Text(2) == "t" {
-		if err := create(ctx, c); !denied(err) { // the owner of the schema may lack CREATE on the database
+		err := create(ctx, c)
+		if _, answered := serverError(err); !answered {
 			return err
-		}
+		} // else the earlier functions serve; fencelock inspect reports them
 	}
 	return nil
+}
+
+// later reports whether the functions are those of a later program, which this one works with.
+func later(ctx context.Context, c *pgconn.PgConn) bool {
+	r, err := one(c.ExecParams(ctx, versionSQL, nil, nil, nil, nil).Read())
+	return err == nil && r.Int(0) == schemaVersion && r.Int(1) > functionsRevision
 }
 
 const learnSQL = `SELECT proname, oid::bigint FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace
@@ -238,7 +245,7 @@ func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	if err != nil {
 		return err
 	}
-	s.id, s.closed = int32(r.Int(0)), time.Now().Add(r.Millis(1))
+	s.id, s.closed, s.rests = int32(r.Int(0)), time.Now().Add(r.Millis(1)), r.Int(1) > 0
 	if s.ttl > 0 {
 		// Do not listen here: while a frozen client does not read its notifications, the server
 		// could not end its session.

@@ -61,6 +61,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	d.onTick = func(s *session, now time.Time) {
 		a.holds.expire(s, now)
 		own.tick(s, now)
+		s.endQuarantine(now)
 	}
 	d.isFree = func(s *session) bool { return len(a.holds.of(s)) == 0 }
 	d.onEnd = func(s *session) {
@@ -183,11 +184,14 @@ func (e *Engine) ResetRate(ctx context.Context, key string) error {
 }
 
 // Init creates the schema with the permissions of the pool's role. If the schema exists in this
-// version, Init replaces its functions. If it exists in another version, Init returns
-// driver.ErrConfig.
+// version, Init replaces its functions, unless they are those of a later program. If it exists in
+// another version, Init returns driver.ErrConfig.
 func (e *Engine) Init(ctx context.Context) error {
 	return failure(e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error {
 		defer c.Close(ctx)
+		if later(ctx, c) {
+			return nil
+		}
 		return create(ctx, c)
 	}))
 }

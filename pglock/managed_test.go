@@ -74,28 +74,66 @@ func TestSlowClockAfterAQuarantine(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t)
 	must(t, engine(t, pg.DSN(), short).Init(t.Context()))
-	register := func(ago string) (wait string) {
-		_, wait, _ = strings.Cut(pg.Query(t, "SELECT fencelock.register(5000, (extract(epoch FROM now() - interval '"+ago+"') * 1000000)::bigint)"), "|")
-		return wait
-	}
 	for _, marked := range []bool{true, false} {
 		pg.Crash(t)
-		if wait := register("0"); wait == "0" {
+		if wait := register(t, pg, "0"); wait == "0" {
 			t.Error("after a crash, the server is open")
 		}
 		time.Sleep(short.MaxTTL + 100*time.Millisecond)
 		if marked { // by a client that connects after the end
-			if wait := register("0"); wait != "0" {
+			if wait := register(t, pg, "0"); wait != "0" {
 				t.Errorf("after MaxTTL, the server is closed for %s ms", wait)
 			}
 		}
-		if wait := register("1 hour"); (wait == "0") != marked {
+		if wait := register(t, pg, "1 hour"); (wait == "0") != marked {
 			t.Errorf("for the client with the slow clock, the server is closed for %s ms", wait)
 		}
 		other := engine(t, pg.DSN(), short)
 		release(t, other, try(t, other, shortRequest("a")))
-		eventually(t, "the server is open for the client with the slow clock", func() bool { return register("1 hour") == "0" })
+		eventually(t, "the server is open for the client with the slow clock", func() bool { return register(t, pg, "1 hour") == "0" })
 	}
+}
+
+// TestTwoClocksAfterARestart: a client with a slow clock connects after a restart, and the server's
+// clock is set forward. A client whose clock is right waits for MaxTTL nevertheless.
+func TestTwoClocksAfterARestart(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), short).Init(t.Context()))
+	pg.Crash(t)
+	for _, ago := range []string{"0", "1 hour"} {
+		if wait := register(t, pg, ago); wait == "0" {
+			t.Errorf("for a client whose clock is behind by %s, the server is open", ago)
+		}
+	}
+	pg.Exec(t, "UPDATE fencelock.start SET since = since - interval '30 minutes'") // the same as a clock that is set
+	if wait := register(t, pg, "0"); wait == "0" {
+		t.Error("the server is open for a client whose clock is right")
+	}
+}
+
+// TestFastClockAfterARestart: the first client after a restart has a fast clock. Another one waits
+// for MaxTTL, and nobody else waits as long once more.
+func TestFastClockAfterARestart(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), short).Init(t.Context()))
+	pg.Crash(t)
+	register(t, pg, "-1 hour")
+	if wait := register(t, pg, "0"); wait == "0" {
+		t.Error("after a crash, the server is open")
+	}
+	e := engine(t, pg.DSN(), short)
+	release(t, e, regained(t, e, shortRequest("a")))
+	eventually(t, "the server is open", func() bool { return register(t, pg, "0") == "0" })
+}
+
+// register registers a session of a client whose clock is behind. It returns for how many
+// milliseconds the server is closed for it.
+func register(t *testing.T, pg *pgtest.Postgres, behind string) (wait string) {
+	t.Helper()
+	_, wait, _ = strings.Cut(pg.Query(t, "SELECT fencelock.register(5000, (extract(epoch FROM now() - interval '"+behind+"') * 1000000)::bigint)"), "|")
+	return wait
 }
 
 // TestMaxTTLBeyondTheServers: PostgreSQL has no such timeouts. Every request is refused at once.

@@ -14,6 +14,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/verdict"
+	"github.com/fencelock/fencelock/pglock"
 )
 
 // TestSchemaOfAnotherVersion: engines refuse it, and it is not changed. The error says what to do.
@@ -278,5 +279,62 @@ func TestSweepOfOlderPrograms(t *testing.T) {
 	pg.Exec(t, "SELECT fencelock.sweep(0, (extract(epoch FROM now()) * 1000000)::bigint)")
 	if gone := before - number(t, pg, deadSQL); gone < 600 || gone > 800 {
 		t.Errorf("%d rows were deleted, want a page of each of four tables", gone)
+	}
+}
+
+// TestSweepOfOlderFunctions: they sweep, too.
+func TestSweepOfOlderFunctions(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	olderFunctions(t, pg)
+	pg.Exec(t, "CREATE ROLE app LOGIN", "INSERT INTO fencelock.minimum VALUES (1, 'old', now() - interval '1 hour')",
+		"CREATE OR REPLACE FUNCTION fencelock.sweep(mine integer, now_client bigint) RETURNS void LANGUAGE sql AS 'DELETE FROM fencelock.minimum'")
+	app := engine(t, pg.As("app"), nil)
+	release(t, app, try(t, app, request("a")))
+	eventually(t, "a sweep by older functions", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.minimum") == "0" })
+}
+
+// TestInitOfAnOlderProgram: it leaves the functions of a later one.
+func TestInitOfAnOlderProgram(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	pg.Exec(t, "COMMENT ON SCHEMA fencelock IS 'functions of revision 999'", "DROP FUNCTION fencelock.sweep_page")
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	if got := pg.Query(t, newerSQL); got != "false" {
+		t.Error("Init replaced the functions of a later program")
+	}
+}
+
+// TestFunctionsThatCannotBeReplaced: a program works with those of an earlier one.
+func TestFunctionsThatCannotBeReplaced(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
+	olderFunctions(t, pg)
+	pg.Exec(t, "CREATE FUNCTION fencelock.sweep_page(integer, bigint, text) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+	e := engine(t, pg.DSN(), nil)
+	release(t, e, try(t, e, request("a")))
+	judged(t, inspect(t, pg.DSN(), nil, 5*time.Second), "schema", driver.Warning, "revision 0")
+}
+
+// TestFunctionsOfAMember: a member of the role that owns the schema, or a superuser, replaces the functions.
+// They belong to the owner of the schema.
+func TestFunctionsOfAMember(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, `CREATE ROLE "Some locks" LOGIN`, `CREATE ROLE app LOGIN IN ROLE "Some locks"`, `GRANT CREATE ON DATABASE postgres TO "Some locks"`)
+	pg.Exec(t, `SET ROLE "Some locks"`, pglock.Schema(), "RESET ROLE")
+	for _, role := range []string{"app", "postgres"} {
+		olderFunctions(t, pg)
+		e := engine(t, pg.As(role), nil)
+		release(t, e, try(t, e, request("a")))
+		if got := pg.Query(t, newerSQL); got != "true" {
+			t.Errorf("%s did not replace the functions", role)
+		}
+		if got := pg.Query(t, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND proowner <> '\"Some locks\"'::regrole"); got != "0" {
+			t.Errorf("%s functions do not belong to the owner of the schema", got)
+		}
 	}
 }

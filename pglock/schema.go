@@ -30,7 +30,7 @@ const (
 
 // functionsRevision counts the changes of the functions within a version. Programs work with the
 // functions of any revision. It is in the comment of the schema.
-const functionsRevision = 2
+const functionsRevision = 3
 
 // sweepPage is how many rows of a table one call examines that deletes leftover rows. spentTickets is
 // how many tickets of requests that are gone a request passes in one call.

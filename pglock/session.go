@@ -24,6 +24,7 @@ type session struct {
 	host    string        // of the DSN, with the port
 	backend int32         // the server's process
 	closed  time.Time     // end of the quarantine
+	rests   bool          // the server has not been told that the quarantine is over; only watch uses it
 	slots   int           // size of the server's lock table
 	fn      functions
 	shared  sharedKeys  // counts the holders of its shared locks
@@ -171,6 +172,15 @@ func (s *session) quarantine(now time.Time) error {
 		return nil
 	}
 	return &quarantined{s.closed}
+}
+
+// endQuarantine tells the server that the quarantine is over, so that sessions of clients whose clock
+// is behind need not wait for as long once more. If it fails, they wait.
+func (s *session) endQuarantine(now time.Time) {
+	if fn, ok := s.fn["rested"]; ok && s.rests && s.quarantine(now) == nil { // earlier functions lack it
+		s.rests = false
+		go func() { _, _ = s.Call(fn).Wait(context.Background()) }() // ends with the answer or the connection
+	}
 }
 
 // quarantined is the error of a server that grants nothing yet.

@@ -75,5 +75,17 @@ END $$;
 -- For servers on which functions are not executable by PUBLIC by default.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA fencelock TO PUBLIC;
 
+-- Some functions run with the permissions of their owner, which must be the schema's, also if a member
+-- of that role has created them.
+DO $$
+DECLARE
+	f record;
+BEGIN
+	FOR f IN SELECT p.oid::regprocedure AS name, n.nspowner::regrole AS owner FROM pg_proc p
+			JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'fencelock' AND p.proowner <> n.nspowner LOOP
+		EXECUTE format('ALTER FUNCTION %s OWNER TO %s', f.name, f.owner);
+	END LOOP;
+END $$;
+
 -- A program that has later functions replaces these, if its role may.
 COMMENT ON SCHEMA fencelock IS 'locks of fencelock; functions of revision {revision}';

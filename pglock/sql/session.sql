@@ -114,11 +114,12 @@ BEGIN
 	END IF;
 	UPDATE fencelock.start x SET started = pg_postmaster_start_time(), since = clock_timestamp(), client = now_client
 	WHERE x.started <> pg_postmaster_start_time() OR x.since > clock_timestamp();
-	-- A client whose clock is behind counts from now, and delays no one else.
-	UPDATE fencelock.start x SET client = now_client WHERE x.since > '-infinity' AND x.client > now_client;
 	SELECT * INTO s FROM fencelock.start;
 	IF s.since > '-infinity' THEN
-		rest := e.max_ttl - fencelock.waited(s.since, s.client, now_client);
+		-- A client whose clock is behind counts from now. Its clock is not stored: to the others, any
+		-- time would seem to have passed since then, and a server's clock that was set forward would
+		-- open early.
+		rest := e.max_ttl - greatest(0, fencelock.waited(s.since, s.client, now_client));
 		IF rest <= 0 THEN -- whatever a clock says later
 			UPDATE fencelock.start SET since = '-infinity' WHERE since = s.since;
 		END IF;
@@ -130,6 +131,16 @@ BEGIN
 	INSERT INTO fencelock.beat VALUES (id, pg_backend_pid(), clock_timestamp(), now_client)
 	ON CONFLICT (session) DO UPDATE SET backend = excluded.backend, at = excluded.at, client = excluded.client;
 	RETURN concat_ws('|', id, greatest(0, rest));
+END $$;
+
+-- rested ends the restart wait for all clients. A session calls it when the time that register
+-- returned is over by the clock of its process, which is not set. It runs with the permissions of
+-- the schema's owner, like register.
+CREATE OR REPLACE FUNCTION fencelock.rested() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	UPDATE fencelock.start SET since = '-infinity' WHERE since > '-infinity'
+		AND clock_timestamp() - since >= (SELECT max_ttl FROM fencelock.epoch) * interval '1 ms'; -- any role may call this
 END $$;
 
 -- live returns whether a session is connected. mine is the caller's own session. It keeps no lock:
