@@ -51,17 +51,17 @@ func (f *fitness) forget() {
 
 // fit returns an error unless the server is suitable. It checks before the first acquire and after
 // each connection error, and every fitFor in the background. Concurrent calls share a check. A
-// check that began before the call and fails proves nothing about the time since, so another one
-// follows. ctx has a deadline.
+// check that began before the call and fails, or was of a server that another one may have followed
+// since, proves nothing about the time since, so another one follows. ctx has a deadline.
 func (f *fitness) fit(ctx context.Context) error {
 	if f.cfg.AllowEviction && !f.cfg.Quarantine {
 		return nil
 	}
+	begun := time.Now()
 	c := f.due()
 	if c == nil {
 		return nil
 	}
-	begun := time.Now()
 	timed, cancel := redisconn.Timed(ctx)
 	defer cancel()
 	for why := error(nil); c != nil; c = f.due() {
@@ -70,7 +70,7 @@ func (f *fitness) fit(ctx context.Context) error {
 		case <-timed.Done():
 			return unavailable(orElse(why, f.unreached(timed.Err())))
 		}
-		if why = c.err; why == nil || !c.begun.Before(begun) || !passing(why) {
+		if why = c.err; !c.begun.Before(begun) || why != nil && !passing(why) {
 			return why
 		}
 	}
@@ -120,6 +120,8 @@ func (f *fitness) run(c *check) {
 		f.since = c.begun
 	case c.err != nil && (!f.cluster() || !passing(c.err)):
 		f.since = time.Time{}
+	case c.err != nil:
+		f.doubt = true // as it was before the check
 	}
 	close(c.done)
 }

@@ -134,9 +134,9 @@ func (l *listener) ready() bool {
 	}
 }
 
-// subscribed blocks until the client is subscribed or ctx ends, which has a deadline. It checks regularly why
-// there is no subscription: an error that no retry mends, such as a missing permission, is returned
-// immediately.
+// subscribed blocks until the client is subscribed or ctx ends, which has a deadline. It checks
+// regularly why there is no subscription: an error that no retry mends, such as a missing
+// permission, is returned immediately.
 func (l *listener) subscribed(ctx context.Context) error {
 	up, _ := l.state()
 	ctx, cancel := redisconn.Timed(ctx)

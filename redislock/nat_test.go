@@ -61,7 +61,7 @@ func TestRenewalAfterANATForgot(t *testing.T) {
 		"go-redis": func(t *testing.T) (fencelock.Engine, func()) {
 			addr, forget := nat(t, redistest.StartRedis(t))
 			client := pooled(t, addr)
-			return goredisOf(t, client), forget
+			return goredisOf(t, client, nil), forget
 		},
 		"redlock": func(t *testing.T) (fencelock.Engine, func()) {
 			var clients []redis.UniversalClient

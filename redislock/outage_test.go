@@ -34,14 +34,12 @@ func inOutage(n int, call func(i int)) []time.Duration {
 func goredisEngine(t testing.TB, o *redis.UniversalOptions, cfg *redislock.Config) *redislock.Engine {
 	client := redis.NewUniversalClient(o)
 	t.Cleanup(func() { _ = client.Close() })
-	e := goredis.New(client, cfg)
-	t.Cleanup(func() { _ = e.Close() })
-	return e
+	return goredisOf(t, client, cfg)
 }
 
 // goredisOf returns an engine on a client.
-func goredisOf(t testing.TB, client redis.UniversalClient) *redislock.Engine {
-	e := goredis.New(client, nil)
+func goredisOf(t testing.TB, client redis.UniversalClient, cfg *redislock.Config) *redislock.Engine {
+	e := goredis.New(client, cfg)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
