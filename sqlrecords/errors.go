@@ -28,7 +28,7 @@ func code(err error) string {
 }
 
 // errOneConnection is the error of a check that did not get its second connection.
-var errOneConnection = errors.New("the pool of connections is in use")
+var errOneConnection = errors.New("the check for a pooler that shares connections got no second connection: allow two in every pool, or " + useExec)
 
 // passing reports whether the server has done nothing and a retry may succeed: after a deadlock, a
 // lock wait timeout, a row that has changed since the snapshot, a table that is being created

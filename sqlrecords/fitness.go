@@ -1,6 +1,7 @@
 package sqlrecords
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -64,7 +65,7 @@ func checkMySQL(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// checkPostgres checks that drivers can read bytes, some of which know the hexadecimal form only, and
+// checkPostgres checks that the driver can read bytes, since some know the hexadecimal form only, and
 // that the server executes no other statement than the one that the driver has sent. Some drivers send
 // a statement in one transaction and execute it, with its arguments, in the next one. Behind a pooler
 // that can be the statement of another client, which is about another table.
@@ -76,8 +77,15 @@ func checkPostgres(ctx context.Context, db *sql.DB) error {
 	if err := db.QueryRowContext(ctx, query, []byte("a"), []byte("b"), []byte("c")).Scan(&together, &hex); err != nil {
 		return err
 	}
+	reads := hex
 	if !hex {
-		return fmt.Errorf("%w: the connections have bytea_output=escape, which some drivers cannot read: add bytea_output=hex to the data source name", driver.ErrConfig)
+		var err error
+		if reads, err = readsBytes(ctx, db); err != nil {
+			return err
+		}
+	}
+	if !reads {
+		return fmt.Errorf("%w: the connections have bytea_output=escape, which the driver cannot read: add bytea_output=hex to the data source name", driver.ErrConfig)
 	}
 	if together {
 		return nil
@@ -87,6 +95,23 @@ func checkPostgres(ctx context.Context, db *sql.DB) error {
 		err = fmt.Errorf("%w: a pooler shares connections, and the driver prepares statements, so it could write to the wrong table: %s", driver.ErrConfig, useExec)
 	}
 	return err
+}
+
+// readsBytes reports whether the driver can read bytes in the other form. It may ask for them in
+// binary, which has no such forms.
+func readsBytes(ctx context.Context, db *sql.DB) (bool, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	var got []byte
+	sample := []byte{0, 0xff, '\\', 'a'}
+	err = conn.QueryRowContext(ctx, "SELECT $1::bytea WHERE $2::bytea <> $3::bytea", sample, []byte("b"), []byte("c")).Scan(&got)
+	if err != nil && (code(err) != "" || conn.PingContext(ctx) != nil) {
+		return false, err
+	}
+	return err == nil && bytes.Equal(got, sample), nil
 }
 
 // useExec says how a driver sends a statement and its arguments in one transaction.

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/sqlrecords"
@@ -126,6 +129,11 @@ func TestPoolerLater(t *testing.T) {
 			if !wrongMode(err) {
 				t.Errorf("got %v, want ErrConfig", err)
 			}
+			for range 5 { // each call checks now
+				if _, err := r.Get(t.Context(), "a"); !wrongMode(err) {
+					t.Errorf("after that: got %v, want ErrConfig", err)
+				}
+			}
 
 			// A server that speaks another language is not understood, but the next call checks again.
 			r = sqlrecords.New(db, s.dialect, &sqlrecords.Config{Table: foreign})
@@ -209,6 +217,57 @@ func TestSmallPool(t *testing.T) {
 	db := s.open(t, s.dsn(s.addr, settings{"default_query_exec_mode": "exec"}))
 	db.SetMaxOpenConns(1)
 	get(t, sqlrecords.New(db, s.dialect, &sqlrecords.Config{Table: table}), "a")
+}
+
+// TestSmallPgxPool: a pool of pgx below that of database/sql has one connection. The error says what to
+// do. With whole statements, one is enough.
+func TestSmallPgxPool(t *testing.T) {
+	t.Parallel()
+	s, _ := postgresServer(t)
+	table := s.table(t)
+	for mode, m := range execModes {
+		cfg, err := pgxpool.ParseConfig(s.dsn(s.addr, settings{"default_query_exec_mode": mode}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.MaxConns = 1
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		db := stdlib.OpenDBFromPool(pool)
+		t.Cleanup(func() { _ = db.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err = sqlrecords.New(db, s.dialect, &sqlrecords.Config{Table: table}).Get(ctx, "a")
+		cancel()
+		if m.whole && err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if !m.whole && (!errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "default_query_exec_mode=exec")) {
+			t.Errorf("%s: got %v, want ErrUnavailable and a remedy", mode, err)
+		}
+	}
+}
+
+// TestBytesInTheOtherForm: bytea_output=escape is refused only if the driver cannot read it.
+func TestBytesInTheOtherForm(t *testing.T) {
+	t.Parallel()
+	s, _ := postgresServer(t)
+	table := s.table(t)
+	for mode := range execModes {
+		r := s.records(t, table, settings{"bytea_output": "escape", "default_query_exec_mode": mode})
+		value := string([]byte{0, 255, '\\'})
+		_, err := r.Swap(t.Context(), mode, []byte(value), "", 0)
+		if err == nil {
+			if rec := get(t, r, mode); string(rec.Value) != value {
+				t.Errorf("%s: read %q", mode, rec.Value)
+			}
+		}
+		if text := mode == "exec" || mode == "simple_protocol"; text != errors.Is(err, driver.ErrConfig) || !text && err != nil {
+			t.Errorf("%s: got %v", mode, err)
+		}
+	}
 }
 
 // TestIdleConnectionEnded: a connection that the server has ended while it was idle makes no call fail.

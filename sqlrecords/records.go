@@ -55,7 +55,7 @@ var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A
 //
 // The connections of db must use READ COMMITTED or a stricter isolation level, which is the default
 // of every server. On MySQL they need autocommit, and their character_set_connection must equal their
-// character_set_client. On PostgreSQL their bytea_output must be hex, and a driver behind a pooler that
+// character_set_client. On PostgreSQL their bytea_output must be hex, unless the driver reads the other form, and a driver behind a pooler that
 // shares connections must send a statement and its arguments together: add
 // default_query_exec_mode=exec (pgx) or binary_parameters=yes (lib/pq) to the data source name. A
 // driver that prepares statements needs two connections of db for the first call. That call returns an
@@ -267,7 +267,7 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 			if ended := ctx.Err(); ended != nil && code(err) == "" && !errors.Is(err, ended) {
 				err = fmt.Errorf("%w: %w", ended, err) // if a connection is cut off, a driver may only report that it is bad
 			}
-			if code(err) == protocolViolation {
+			if crossed(err) || code(err) == protocolViolation {
 				r.fits.forget()
 			}
 			return failure(why, err)
