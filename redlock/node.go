@@ -33,6 +33,7 @@ type node struct {
 	silent     atomic.Bool            // its last calls were not answered
 
 	flights atomic.Int32 // calls in flight
+	fresh   atomic.Int32 // those of them on a new connection
 
 	mu      sync.Mutex // guards reviver, and that it changes together with out
 	reviver bool       // a goroutine waits until the node answers again
@@ -65,7 +66,8 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 	if n.flights.Add(1) > maxFlights {
 		return redisconn.Failures(len(calls), notAsked{errBusy})
 	}
-	ctx = n.on(ctx)
+	ctx, done := n.on(ctx)
+	defer done()
 	replies := n.conn.Eval(ctx, calls)
 	silent := false
 	for _, r := range replies {
@@ -78,12 +80,21 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 	return replies
 }
 
-// on returns ctx for calls to the node: on a new connection after calls that were not answered.
-func (n *node) on(ctx context.Context) context.Context {
-	if n.silent.Load() {
-		return redisconn.Fresh(ctx)
+// maxFresh bounds the new connections to a node that is back, to which all requests would dial at once.
+// The other calls use the pool.
+const maxFresh = 16
+
+// on returns ctx for calls to the node: on a new connection after calls that were not answered. done
+// must be called after the calls.
+func (n *node) on(ctx context.Context) (_ context.Context, done func()) {
+	if !n.silent.Load() {
+		return ctx, func() {}
 	}
-	return ctx
+	done = func() { n.fresh.Add(-1) }
+	if n.fresh.Add(1) <= maxFresh {
+		ctx = redisconn.Fresh(ctx)
+	}
+	return ctx, done
 }
 
 // notAfter returns the node's time until which a request with the time limit d may be served. It
@@ -91,7 +102,10 @@ func (n *node) on(ctx context.Context) context.Context {
 // sent.
 func (n *node) notAfter(ctx context.Context, d time.Duration) (int64, error) {
 	if n.out.Load() == nil && n.fit.Load() && !n.clock.fresh() {
-		if err := n.readClock(n.on(ctx)); err != nil {
+		on, done := n.on(ctx)
+		err := n.readClock(on)
+		done()
+		if err != nil {
 			n.leaveOut(fmt.Errorf("left out until it answers: %w", err))
 			return 0, notAsked{err}
 		}
