@@ -19,6 +19,9 @@
 //     to kill [KillReserve] before it.
 //  3. The wrapper, if the watchdog was killed.
 //
+// A signal that the wrapper passes on goes to the process group of the command. If it asks to end, and
+// other processes have not ended a second after the command, they are ended as after a loss.
+//
 // A kill walks the process tree from the top down, and repeats the walk until no process is left,
 // since a process may fork while it is being killed. If processes belong to another user and cannot
 // be killed, [Process.Wait] reports them, and the lock is not released while they run.
@@ -117,6 +120,7 @@ type Process struct {
 	asked  bool             // a signal that ends programs was passed on
 	hungUp bool             // SIGHUP was passed on
 	passed unix.Signal      // the latest of EndSignals that was passed on
+	left   int              // processes that run although the command has ended; 0 until that is reported
 	late   bool             // the watchdog killed the command at the deadline
 	broken bool             // the watchdog was killed, and the command is killed too
 	denied int              // processes of other users that were not killed

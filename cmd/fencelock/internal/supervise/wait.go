@@ -152,7 +152,11 @@ func (p *Process) stop(wait time.Duration, why string) {
 	p.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
 	p.watchdog.insist(wait / 2)                     // the rest is for the kill by this process, on a busy machine
 	p.kill = time.After(wait)
-	p.Say("%s; sending %s to the command, SIGKILL in %v", why, unix.SignalName(p.Signal), wait.Round(time.Millisecond))
+	to := "the command"
+	if p.ended {
+		to = "its processes"
+	}
+	p.Say("%s; sending %s to %s, SIGKILL in %v", why, unix.SignalName(p.Signal), to, wait.Round(time.Millisecond))
 }
 
 // leaveLater schedules when to stop waiting for processes that cannot be killed: when the lease of
@@ -206,7 +210,7 @@ func (p *Process) onReport(r report, ok bool) {
 	case r.Ended != nil:
 		p.onEnd(*r.Ended)
 	case r.Left > 0:
-		p.Say("the command has ended; waiting for processes that it started (%d)%s", r.Left, p.Hint)
+		p.onLeft(r.Left)
 	case r.Obeyed:
 		p.watchdog.obeyed()
 	case r.Refused != 0:
@@ -376,6 +380,7 @@ func (p *Process) onSignal(sig os.Signal) {
 	}
 	p.noteSignal(sig)
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
+	p.endLeft()
 	if sig == unix.SIGTERM || sig == unix.SIGINT { // others may ask for something else, such as a reload
 		p.watchdog.insist(obeyLimit)
 	}
