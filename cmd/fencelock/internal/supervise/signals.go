@@ -10,11 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Forwarded returns a channel that receives the signals to pass on to the command. A signal that
-// arrives before the command has started is passed on later. The caller ends it with signal.Stop.
+// Forwarded returns a channel that receives the signals to pass on to the command: all that a program
+// can handle and that do not concern the resources of this process. A signal that arrives before the
+// command has started is passed on later. The caller ends it with signal.Stop.
+//
+// TTOU is not among them: a terminal sends it for each attempt to write, so the write would never end.
 func Forwarded() chan os.Signal {
 	signals := make(chan os.Signal, 32)
-	Notify(signals, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP)
+	Notify(signals, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGALRM, unix.SIGVTALRM, unix.SIGIO)
+	Notify(signals, more...)
 	Notify(signals, EndSignals...)
 	return signals
 }
