@@ -181,6 +181,14 @@ func TestRunTerminal(t *testing.T) {
 		s.enter("echo shell-$((1+1))\n")
 		s.expect("shell-2")
 	})
+	t.Run("left raw", func(t *testing.T) {
+		t.Parallel()
+		s := newSession(t)
+		s.enter("stty rows 33; fencelock run x -- sh -c 'stty raw -echo; echo up-$((1+1)); kill -KILL $$'; stty -a; echo modes-$((1+1))\n")
+		if out := s.expect("modes-2"); !strings.Contains(out, "rows 33") || !strings.Contains(out, " icanon") || !strings.Contains(out, " echo ") {
+			t.Errorf("the terminal has the modes %s", out)
+		}
+	})
 	t.Run("waiting line", func(t *testing.T) {
 		t.Parallel()
 		s := newSession(t)

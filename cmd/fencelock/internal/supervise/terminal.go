@@ -7,6 +7,7 @@ import (
 	"os/signal"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // Terminal is the controlling terminal, which a command in the foreground needs: the kernel stops a
@@ -14,9 +15,10 @@ import (
 // Only the goroutine of one Process may use it at a time.
 type Terminal struct {
 	fd      int
-	own     int  // our process group
-	wants   bool // the command used the terminal and gets it back after a stop
-	ignores bool // ignoreStops is in force
+	state   *term.State // as it was when it was opened; nil if that is unknown
+	own     int         // our process group
+	wants   bool        // the command used the terminal and gets it back after a stop
+	ignores bool        // ignoreStops is in force
 }
 
 // OpenTerminal returns the controlling terminal, or nil. It stays open until this process ends.
@@ -25,7 +27,16 @@ func OpenTerminal() *Terminal {
 	if err != nil {
 		return nil
 	}
-	return &Terminal{fd: fd, own: unix.Getpgrp()}
+	state, _ := term.GetState(fd)
+	return &Terminal{fd: fd, state: state, own: unix.Getpgrp()}
+}
+
+// restore sets the modes of the terminal as they were at the start, after a command that has used it
+// and was ended by a signal: it may have left the terminal without echo.
+func (t *Terminal) restore() {
+	if t != nil && t.wants && t.state != nil && t.belongsTo(t.own) {
+		_ = term.Restore(t.fd, t.state) // the terminal may be gone
+	}
 }
 
 // wanted reports whether the command gets the terminal at the start. It does if this process is in

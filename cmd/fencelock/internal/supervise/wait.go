@@ -224,6 +224,9 @@ func (p *Process) onReport(r report, ok bool) {
 func (p *Process) onEnd(status unix.WaitStatus) {
 	p.ended, p.status = true, status
 	p.Terminal.takeBack(p.pid)
+	if status.Signaled() {
+		p.Terminal.restore()
+	}
 }
 
 // onRefusal reports processes that belong to another user.
