@@ -56,6 +56,7 @@
 //
 //	1    nobody holds the name (break, resign, holds), or the job is not known (jobs)
 //	64   the command line is wrong
+//	65   the output that once repeats is not complete
 //	69   the server is unreachable
 //	70   doctor or chaos found something broken, or demo failed
 //	71   fencelock could not start its watchdog or get another resource

@@ -65,7 +65,7 @@ func TestRefusedCommandLines(t *testing.T) {
 		"run -n -w 1s x -- cmd":         "run: --nonblock and --wait cannot be used together",
 		"run -w soon x -- cmd":          `--wait: "soon" is not a duration such as 30s, 1m30s or 2d`,
 		"run --ttl 5x x -- cmd":         `--ttl: "5x" is not a duration such as 30s, 1m30s or 2d`,
-		"run --signal 99 x -- cmd":      `unknown signal "99"; write a name such as TERM`,
+		"run --signal 99 x -- cmd":      `run: unknown signal "99"; write a name such as TERM`,
 		"run --limit 1.5 x -- cmd":      `--limit: "1.5" is not a whole number`,
 		"run --limit 0 x -- cmd":        `--limit: 0 is less than 1`,
 		"run --tick 0 x -- cmd":         `--tick: 0 is less than 1s`,
