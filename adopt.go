@@ -27,7 +27,8 @@ func (l *Lock) Lease() Lease { return l.lease }
 // Detach ends the hold at once, as Release does, but does not release the lock: the engine keeps it
 // until another process adopts it (see [Locker.Adopt]), or until its lease expires. That is after
 // one TTL at the latest, and seldom before half of it. The contexts of the lock have ended when
-// Detach returns. It does no I/O.
+// Detach returns. It does no I/O, except on Redis right after a hand-over: it then waits up to two
+// seconds for the renewal that extends the lease to its TTL.
 //
 // If the lock was lost or released before, Detach returns the error of [Lock.Err]. On an engine
 // that cannot pass locks on it returns ErrUnsupported, and the lock stays held. After a successful

@@ -67,7 +67,8 @@ type Adopter interface {
 	Adopt(ctx context.Context, lease Lease, req Request) (Grant, error)
 
 	// Detach forgets an acquisition of this client: it will neither be renewed nor released by it.
-	// It does no I/O, so the acquisition lasts until its lease expires or is adopted.
+	// The acquisition lasts until its lease expires or is adopted. Detach does no I/O, except to renew
+	// a lease that is shorter than its TTL, such as that of a hand-over.
 	Detach(lease Lease)
 }
 

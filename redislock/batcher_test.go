@@ -72,7 +72,7 @@ func TestGathered(t *testing.T) {
 	s.hold(other, closed).free()
 	s.server.Do(t, "SET", "lock:foreign", "somebody", "PX", "60000")
 	s.server.Do(t, "LPUSH", "lock:list", "x")
-	s.server.Do(t, "SET", "fencelock:1:fence:{lock:future}", "9000000000000000")
+	s.server.Do(t, "SET", "fencelock:2:fence:{lock:future}", "9000000000000000")
 	if _, err := other.Break(context.Background(), "broken", "test"); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
@@ -25,13 +27,15 @@ type client struct {
 	retention string // Config.Retention, as an argument of scripts
 	settings  string // of the engine, as an argument of most scripts
 	clock     clock
+	mute      sync.Once // logs that the user may not PUBLISH
+	own       ownTime
 }
 
 func newClient(conn redisconn.Conn, cfg *Config) *client {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	all := tasks.New()
-	c := &client{tasks: all, closed: all.Closed, conn: conn, cfg: cfg.withDefaults(), id: hex.EncodeToString(id[:])}
+	all, before := tasks.New(), time.Now().Add(-time.Microsecond)
+	c := &client{tasks: all, closed: all.Closed, conn: conn, cfg: cfg.withDefaults(), id: hex.EncodeToString(id[:]), own: ownTime{zero: before, last: before}}
 	c.keyspace = keyspace{prefix: c.cfg.Prefix, cluster: conn.Cluster}
 	c.retention = redisfmt.Millis(c.cfg.Retention)
 	c.settings = c.settingsArg()

@@ -63,24 +63,6 @@ type clockSample struct {
 	server int64 // microseconds
 }
 
-// begin returns a local time that is not after the grant made at server time at, in reply to a
-// request sent after asked. It returns the zero time if that is unknown. It allows for a clock that
-// runs up to 1 % fast.
-func (s clockSample) begin(at int64, asked time.Time) time.Time {
-	passed := time.Duration(at-s.server) * time.Microsecond
-	if at == 0 || s.sent.IsZero() || passed < 0 {
-		return time.Time{}
-	}
-	begin := s.sent.Add(passed / 100 * 99)
-	if begin.After(time.Now()) { // the server's clock was set back
-		return time.Time{}
-	}
-	if begin.Before(asked) { // the sample's reply took long
-		return asked
-	}
-	return begin
-}
-
 // askTime fetches the server's time if it is unknown. If that fails, the first request is answered
 // "late" with the time, and is then repeated.
 func (c *client) askTime(ctx context.Context) {

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"cmp"
+	"log/slog"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -64,6 +65,10 @@ type Config struct {
 	// Retention is how long the last fencing token of a name is kept after its last use. 0 means 7
 	// days. After that, only the server's clock makes tokens increase.
 	Retention time.Duration
+
+	// Logger receives a warning, once per engine, if the server's user may not PUBLISH: waiters
+	// then get a lock up to a second late. nil means no log.
+	Logger *slog.Logger
 }
 
 func (cfg *Config) withDefaults() Config {
@@ -71,6 +76,7 @@ func (cfg *Config) withDefaults() Config {
 	if cfg != nil {
 		full = *cfg
 	}
+	full.Logger = cmp.Or(full.Logger, slog.New(slog.DiscardHandler))
 	full.MaxTTL = cmp.Or(max(full.MaxTTL, 0), 30*time.Second)
 	full.RetryTimeout = cmp.Or(max(full.RetryTimeout, 0), 4*time.Second)
 	full.Retention = cmp.Or(max(full.Retention, 0), 7*24*time.Hour)

@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -46,23 +47,29 @@ func (s scene) crowd(engines, each int, ttl time.Duration) (ws []*call) {
 	return ws
 }
 
-// TestQuietCrowd: while nothing happens a waiting process sends one command a TTL,
-// however many waiters it has.
+// TestQuietCrowd: while nothing happens a waiting process sends one command a second,
+// however many waiters it has for a name, and however many names.
 func TestQuietCrowd(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	const ttl = 3 * time.Second
 	s.hold(s.engine(nil), request("n"))
-	s.crowd(5, 200, ttl)
+	s.crowd(5, 200, long)
+	e, others := s.engine(nil), s.engine(nil)
+	for i := range 80 { // in one process
+		name := fmt.Sprint("name", i)
+		s.hold(others, request(name))
+		s.queue(e, request(name))
+	}
 	s.server.Do(t, "CONFIG", "RESETSTAT")
 	begun := time.Now()
-	time.Sleep(2 * ttl)
+	time.Sleep(6 * time.Second)
 	calls, all := s.commands()
 	took := time.Since(begun)
-	if calls > 5*2*int(took/ttl+1) {
-		t.Errorf("%d calls in %v of 5 processes with 1,000 waiters, want one per process and TTL", calls, took)
+	const index = 2 * 6 // writes of the index of names
+	if most := 6*int(took/(900*time.Millisecond)+2) + index; calls > most {
+		t.Errorf("%d calls in %v of 6 processes with 1,080 waiters for 81 names, want at most %d", calls, took, most)
 	}
-	t.Logf("5 processes with 1,000 waiters: %d calls, %d commands in %v", calls, all, took)
+	t.Logf("6 processes with 1,080 waiters for 81 names: %d calls, %d commands in %v", calls, all, took)
 }
 
 // TestHandOverCostIsConstant: the commands that a hand-over costs the server do not

@@ -134,7 +134,7 @@ func (l *lateRequest) overtaken() (withdrawals int) {
 		l.Fatal("not granted")
 	}
 	if l.req.MinHold > 0 { // the minimum hold is not what the test is about
-		l.server.Do(l, "DEL", "fencelock:1:closed:{lock:"+l.req.Name+"}")
+		l.server.Do(l, "DEL", "fencelock:2:closed:{lock:"+l.req.Name+"}")
 	}
 	hold{l.scene, l.engine, l.req, *l.grant}.free()
 	return 0 // its release has told

@@ -49,11 +49,12 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	if err := checkPrefix(c.cfg.Prefix); err != nil {
 		c.conn = redisconn.Refusing(err)
 	}
-	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, late: map[string]int64{}, freeing: map[string]bool{}}
+	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, late: map[string]int64{}, freeing: map[string]bool{}, short: map[string]bool{}}
 	queue.index = newNameIndex(c, queue.matters)
 	batcher := &batcher{client: c, delay: batchDelay}
 	fitness := &fitness{client: c}
 	marker, parts := &marker{client: c}, &parts{client: c}
+	queue.beater = &beater{client: c, queue: queue, parts: parts, busy: map[string]bool{}}
 	return &Engine{
 		client: c, queue: queue, batcher: batcher, marker: marker, parts: parts,
 		lister: &lister{client: c, index: queue.index, marker: marker},
@@ -99,8 +100,16 @@ func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Reque
 	return e.acquirer.Adopt(ctx, lease, req)
 }
 
-// Detach forgets an acquisition; see [driver.Adopter].
-func (e *Engine) Detach(lease driver.Lease) { e.queue.forgetAfter(lease.TTL, lease.Owner) }
+// Detach forgets an acquisition; see [driver.Adopter]. If the lock came by a hand-over that has not
+// been confirmed yet, Detach first renews it to its TTL, which blocks for two seconds at most.
+func (e *Engine) Detach(lease driver.Lease) {
+	if e.queue.isShort(lease.Owner) {
+		ctx, cancel := context.WithTimeout(e.closed, min(grantLife, lease.TTL))
+		defer cancel()
+		_ = e.Renew(ctx, []driver.Lease{lease}) // if it fails, the lease ends with the grant
+	}
+	e.queue.forgetAfter(lease.TTL, lease.Owner)
+}
 
 // List returns the names that are held, waited for or closed by a minimum hold. Unless the name is
 // exact, it reads the index, which has the names that clients of this library have held or waited

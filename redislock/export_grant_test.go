@@ -20,7 +20,7 @@ func WithLongGrants(s *redisconn.Script) *redisconn.Script {
 	if long, ok := longGrants.Load(s); ok {
 		return long.(*redisconn.Script)
 	}
-	const begin = "local call, FORMAT, GRANT = redis.call, 'fencelock:1 ', "
+	const begin = "local call, FORMAT, GRANT = redis.call, 'fencelock:2 ', "
 	source := strings.Replace(s.Source, begin+"2000\n", begin+"20000\n", 1)
 	if strings.Contains(source, "GRANT") && source == s.Source {
 		panic("the grant TTL of the scripts is written in another way")

@@ -3,12 +3,16 @@ package redislock
 import (
 	"context"
 	"time"
+
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
 // The scripts, for tests that hold back a certain call.
 var (
 	AcquireScript = acquireScript
 	TouchScript   = touchScript
+	BeatScript    = beatScript
 	ReleaseScript = releaseScript
 	LeaveScript   = leaveScript
 	ConfirmScript = confirmScript
@@ -18,6 +22,9 @@ var (
 	ResetRateScript  = resetRateScript
 	ReturnRateScript = returnRateScript
 )
+
+// GrantLife is how long an unconfirmed hand-over lasts.
+const GrantLife = grantLife
 
 // ID returns what the engine's channel is named after.
 func (e *Engine) ID() string { return e.id }
@@ -52,13 +59,6 @@ func (e *Engine) Queued(name string) (n int) {
 
 // LockKey returns the key of a name.
 func (e *Engine) LockKey(name string) (string, error) { return e.lockKey(name) }
-
-// Begin is a lower bound for the local time of a grant that the server made d
-// after it answered a request sent at sent, to a request sent after asked.
-func Begin(sent time.Time, d time.Duration, asked time.Time) time.Time {
-	const server = 1_700_000_000_000_000
-	return clockSample{sent: sent, server: server}.begin(server+d.Microseconds(), asked)
-}
 
 // MaxFlights is how many calls of the common kind are under way at once.
 const MaxFlights = maxInFlight
@@ -120,3 +120,9 @@ var (
 
 // RecordScript reads and writes records.
 var RecordScript = recordScript
+
+// OwnTime returns the two directions of a new client's own time.
+func OwnTime() (at func(int64) time.Time, stamp func(time.Time) int64) {
+	c := newClient(redisconn.Refusing(errClosed), nil)
+	return c.own.at, func(t time.Time) int64 { return redisfmt.Number(c.own.stamp(t)) }
+}

@@ -170,23 +170,26 @@ func TestMinimumHoldBindsUsAlone(t *testing.T) {
 
 const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
-// TestNewerFormat: a lock in a format that is none of this version's, exclusive or shared, is
-// refused in words that say so, and is left alone.
-func TestNewerFormat(t *testing.T) {
+// TestOtherFormat: a lock in the format of an earlier or a later version, exclusive or shared, is
+// refused in words that say so, and is left alone: versions with other rules do not wait together.
+func TestOtherFormat(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	e := s.engine(nil)
-	s.server.Do(t, "SET", "lock:x", "fencelock:2 somebody 1", "PX", "600000")
-	s.server.Do(t, "ZADD", "lock:s", "1", "fencelock:2 shared 5")
-	s.server.Do(t, "PEXPIRE", "lock:s", "600000")
-	for _, name := range []string{"x", "s"} {
-		for _, req := range []driver.Request{try(request(name)), request(name), shared(try(request(name)), 5)} {
-			_, err := s.ask(e, req).ended()
-			s.says(err, driver.ErrConfig, "format fencelock:2")
-		}
-		s.until("it waits no more", func() bool { return s.queued(name) == 0 })
-		if st := s.status(name); len(st.Holders) != 1 || !st.Holders[0].Foreign || len(st.Waiters) != 0 {
-			t.Errorf("%s: %+v", name, st)
+	for _, format := range []string{"fencelock:1", "fencelock:3"} {
+		x, sh := "x"+format, "s"+format
+		s.server.Do(t, "SET", "lock:"+x, format+" somebody 1", "PX", "600000")
+		s.server.Do(t, "ZADD", "lock:"+sh, "1", format+" shared 5")
+		s.server.Do(t, "PEXPIRE", "lock:"+sh, "600000")
+		for _, name := range []string{x, sh} {
+			for _, req := range []driver.Request{try(request(name)), request(name), shared(try(request(name)), 5)} {
+				_, err := s.ask(e, req).ended()
+				s.says(err, driver.ErrConfig, "format "+format)
+			}
+			s.until("it waits no more", func() bool { return s.queued(name) == 0 })
+			if st := s.status(name); len(st.Holders) != 1 || !st.Holders[0].Foreign || len(st.Waiters) != 0 {
+				t.Errorf("%s: %+v", name, st)
+			}
 		}
 	}
 }

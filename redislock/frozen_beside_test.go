@@ -12,6 +12,7 @@ import (
 func TestFrozenEnginesBesideHotContenders(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
+	s.brisk = true
 	h := s.hold(s.engine(nil), request("n"))
 	var grants [2]atomic.Int32
 	var taps []*tap
@@ -20,7 +21,7 @@ func TestFrozenEnginesBesideHotContenders(t *testing.T) {
 		e, tap := s.tapped(nil)
 		taps = append(taps, tap)
 		for range 3 {
-			frozen = append(frozen, s.queue(e, brief("n")))
+			frozen = append(frozen, s.queue(e, request("n")))
 		}
 	}
 	for i, tap := range taps {

@@ -18,7 +18,7 @@ func TestThousandsOfTheDead(t *testing.T) {
 	a, b := s.engine(nil), s.engine(nil)
 	h := s.hold(a, request("n"))
 	w := s.queue(b, request("n"))
-	args := []string{"ZADD", "fencelock:1:queue:{lock:n}"}
+	args := []string{"ZADD", "fencelock:2:queue:{lock:n}"}
 	for i := range 5000 {
 		args = append(args, number(int64(i+1)), fmt.Sprintf("00000000-0000-7000-8000-%012d dead x 0 1 60000 0 1 host ", i))
 	}
@@ -83,7 +83,7 @@ func TestManyLeasesEndTogether(t *testing.T) {
 	s := newScene(t)
 	e := s.engine(nil)
 	const holders = 3000
-	seats := []string{"ZADD", "lock:n", number(holders), "fencelock:1 shared 0"}
+	seats := []string{"ZADD", "lock:n", number(holders), "fencelock:2 shared 0"}
 	for i := range holders {
 		token := number(1_700_000_000_000_000 + int64(i))
 		ends := "1000000000000"

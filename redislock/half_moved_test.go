@@ -77,7 +77,7 @@ func TestClusterHalfMovedNames(t *testing.T) {
 func (s scene) halfMove(e, other, third *redislock.Engine) (all []*halfMoved) {
 	kinds := map[string]func(*halfMoved){
 		"free": func(m *halfMoved) {
-			s.server.Do(s, "SET", "fencelock:1:fence:lock:"+m.name, number(m.last), "PX", "600000")
+			s.server.Do(s, "SET", "fencelock:2:fence:lock:"+m.name, number(m.last), "PX", "600000")
 			m.room = 1
 		},
 		"held":    func(m *halfMoved) { m.holds = append(m.holds, s.hold(third, request(m.name))) },
@@ -229,7 +229,7 @@ func (s scene) halfMoveAndAct(e, other, hasty *redislock.Engine) (all []*halfMov
 func movesEarly(key string) bool {
 	_, mask, _ := strings.Cut(key, "-")
 	bits, _ := strconv.ParseInt(mask[:1], 16, 0)
-	for i, begin := range []string{"lock:", "fencelock:1:fence:", "fencelock:1:queue:", ""} {
+	for i, begin := range []string{"lock:", "fencelock:2:fence:", "fencelock:2:queue:", ""} {
 		if strings.HasPrefix(key, begin) {
 			return bits>>i&1 == 1
 		}

@@ -16,7 +16,7 @@ const (
 	// indexShards is the number of index keys on a Cluster.
 	indexShards = 16
 	// waitLife is how long the index keeps a name that somebody waits for.
-	waitLife = 3 * maxSilence
+	waitLife = time.Minute
 )
 
 // nameIndex writes this client's names to the index of names, and reads the index.

@@ -45,7 +45,7 @@ func (s scene) fill(foreign, idle int) {
 	for _, c := range []struct {
 		key, value string
 		n          int
-	}{{"foreign:%d", "v", foreign}, {"fencelock:1:fence:{lock:idle-%d}", "1700000000000001", idle}} {
+	}{{"foreign:%d", "v", foreign}, {"fencelock:2:fence:{lock:idle-%d}", "1700000000000001", idle}} {
 		for from := 0; from < c.n; from += 100_000 {
 			s.server.Do(s, "EVAL", `for i = ARGV[1], ARGV[2] do redis.call('SET', string.format(ARGV[3], i), ARGV[4], 'PX', 86400000) end`, "0",
 				strconv.Itoa(from), strconv.Itoa(min(from+100_000, c.n)-1), c.key, c.value)
@@ -220,7 +220,7 @@ func TestShortLocksAreNotNoted(t *testing.T) {
 func TestIndexRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.server.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~lock:*", "~fencelock:1:*")
+	s.server.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~lock:*", "~fencelock:2:*")
 	e, tap := s.tapped(nil)
 	var notes atomic.Int32
 	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {

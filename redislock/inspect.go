@@ -52,7 +52,7 @@ func (c *client) sweep(ctx context.Context, names []string) {
 			continue
 		}
 		keys := []string{lock}
-		for _, beside := range []string{"fence:", "queue:", "sleeps:", "closed:", "limit:"} {
+		for _, beside := range []string{"fence:", "queue:", "closed:", "limit:"} {
 			keys = append(keys, c.base()+beside+tagOf(lock))
 		}
 		calls = append(calls, redisconn.Call{Script: deleteScript, Keys: keys})

@@ -9,7 +9,7 @@ import (
 
 // format begins the value of our lock keys and, after the prefix, the names of the related keys and
 // channels. A value of another version's format is treated as held.
-const format = "fencelock:1"
+const format = "fencelock:2"
 
 // holderPrefix begins the value of a lock key that names its holder.
 const holderPrefix = format + " "
@@ -31,6 +31,15 @@ func (s keyspace) lockKey(name string) (string, error) {
 		return "", fmt.Errorf("%w: on a Redis Cluster the keys of %q cannot share a slot, because it contains } but no hash tag; remove the }", driver.ErrInvalid, name)
 	}
 	return lock, nil
+}
+
+// alive returns the beginning of the keys that say which waiting clients are alive. On a Cluster each
+// name has keys of its own.
+func (s keyspace) alive(lock string) string {
+	if !s.cluster() {
+		return s.base() + "alive:"
+	}
+	return s.base() + "alive:" + tagOf(lock) + ":"
 }
 
 // tagOf returns the end of the related keys' names; it must match the scripts' function.

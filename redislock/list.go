@@ -89,7 +89,7 @@ func (ls *lister) statuses(ctx context.Context, names []string) (list []driver.S
 		if err != nil {
 			continue // another program's key
 		}
-		calls = append(calls, redisconn.Call{Script: statusScript, Keys: []string{lock}, Args: []string{ls.base()}})
+		calls = append(calls, redisconn.Call{Script: statusScript, Keys: []string{lock}, Args: []string{ls.base(), ls.alive(lock)}})
 		asked = append(asked, name)
 	}
 	if len(calls) == 0 {

@@ -68,10 +68,6 @@ func (q *waitQueue) rejoin(end context.CancelCauseFunc) {
 	q.subscribed, q.resubscribe = time.Now(), end
 	for _, g := range q.groups {
 		g.lost = true
-		g.sample = clockSample{} // the next answer may come from another server
-		for _, w := range g.waiters {
-			w.sample = clockSample{}
-		}
 		g.advance(0)
 	}
 }
@@ -178,8 +174,7 @@ func (q *waitQueue) onMessage(text string) {
 	switch in.Next() {
 	case "grant":
 		owner := in.Next()
-		n := grantMsg{token: in.Int(), floor: in.Int(), at: in.Int(), life: in.Millis()}
-		in.Next() // the mode
+		n := grantMsg{token: in.Int(), floor: in.Int(), sent: q.own.at(in.Int())}
 		// If no request takes the grant, release it, or the lock stays blocked until the grant
 		// expires. This happens when a request is withdrawn while it is being granted, or is
 		// granted twice.
@@ -192,9 +187,8 @@ func (q *waitQueue) onMessage(text string) {
 			q.deliver(owner, grantMsg{err: fmt.Errorf("%w: the name is in use with a limit of %s; all requests for a shared name must have the same limit", driver.ErrInvalid, limit)})
 		}
 	case "advance":
-		after := in.Millis()
-		if name, ok := q.nameOf(in.Rest); ok && !in.Bad {
-			q.schedulePoll(name, after)
+		if name, ok := q.nameOf(in.Rest); ok {
+			q.pollNow(name)
 		}
 	case "lost":
 		owner, token := in.Next(), in.Int()
@@ -204,21 +198,12 @@ func (q *waitQueue) onMessage(text string) {
 	}
 }
 
-// schedulePoll postpones the next poll until the new holder's grant may have expired. The client
-// that granted the lock sends this advice. A request whose enqueue reply is still in flight stores
-// the time.
-func (q *waitQueue) schedulePoll(name string, after time.Duration) {
+// pollNow continues what the script of another client has left to do.
+func (q *waitQueue) pollNow(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	after = max(after, 0)
 	if g := q.groups[name]; g != nil {
-		g.postpone(after + pollJitter(g.shortest()))
-		return
-	}
-	for _, w := range q.waiters {
-		if w.req.Name == name {
-			w.pollAt = time.Now().Add(after + pollJitter(w.req.TTL))
-		}
+		g.advance(0)
 	}
 }
 
@@ -229,8 +214,7 @@ func (q *waitQueue) reportBroken(owner string, token int64, reason string) {
 	q.mu.Lock()
 	h, ok := q.holds[owner]
 	if ok = ok && (h.token == token || h.token == 0); ok {
-		delete(q.holds, owner)
-		delete(q.late, owner)
+		q.erase(owner)
 	} else if w := q.waiters[owner]; w != nil {
 		w.broken, w.reason = token, reason
 	}

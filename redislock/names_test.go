@@ -91,7 +91,7 @@ func TestClusterNames(t *testing.T) {
 		}
 		for _, node := range c.Nodes() {
 			for key := range strings.SplitSeq(node.Do(t, "KEYS", "*"), "\n") {
-				if strings.HasPrefix(key, "fencelock:1:") && !strings.ContainsAny(name, "\r\n") && c.Slot(t, key) != c.Slot(t, "lock:"+name) {
+				if strings.HasPrefix(key, "fencelock:2:") && !strings.ContainsAny(name, "\r\n") && c.Slot(t, key) != c.Slot(t, "lock:"+name) {
 					t.Errorf("%q: %q is in another slot than the lock", name, key)
 				}
 			}

@@ -1,12 +1,15 @@
 package redislock_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 )
@@ -118,4 +121,50 @@ func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
 		t.Errorf("%d of %d locks on the healthy masters were lost", lost, len(healthy))
 	}
 	t.Logf("%d of 300 locks were on the frozen master", len(sick))
+}
+
+// partsOfBeats is a Conn that counts beats, and those whose pipelines go to several masters.
+type partsOfBeats struct {
+	redisconn.Conn
+	of           map[string]int // masters of locks
+	beats, mixed atomic.Int32
+}
+
+func (p *partsOfBeats) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
+	if calls[0].Script == redislock.BeatScript {
+		p.beats.Add(1)
+		for _, c := range calls {
+			if p.of[c.Keys[1]] != p.of[calls[0].Keys[1]] {
+				p.mixed.Add(1)
+			}
+		}
+	}
+	return p.Conn.Eval(ctx, calls)
+}
+
+// TestBeatsOfMastersGoSeparately: a client waits for names of all masters of a Cluster. It tells each
+// master by a pipeline of its own, so that one that is silent does not delay the others.
+func TestBeatsOfMastersGoSeparately(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartRedisCluster(t, 3)
+	conn := &partsOfBeats{Conn: redisconn.Rueidis(rueidisClient(t, rueidisOption(c.Addrs()...))), of: map[string]int{}}
+	const names = 20
+	for i := range names {
+		lock := fmt.Sprint("lock:n", i)
+		conn.of[lock] = c.Slot(t, lock) * 3 / redistest.Slots
+	}
+	e := redislock.NewConn(conn, patient(nil))
+	t.Cleanup(func() { _ = e.Close() })
+	holder := clusterEngine(t, c)
+	s := scene{TB: t, server: c.Nodes()[0]}
+	for i := range names {
+		req := request(fmt.Sprint("n", i))
+		s.hold(holder, req)
+		s.queue(e, req)
+	}
+	before := conn.beats.Load()
+	s.until("all masters have been told", func() bool { return conn.beats.Load() > before+6 })
+	if n := conn.mixed.Load(); n > 0 {
+		t.Errorf("%d calls went with those for another master", n)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
@@ -26,25 +25,21 @@ func (q *waitQueue) join(w *waiter, a answer) {
 		q.tasks.Spawn(func() { q.pollLoop(g) }) // ends when the group has no waiters, or with Close
 	}
 	g.waiters = append(g.waiters, w)
-	g.sample, w.sample = a.sample, a.sample
-	g.heard(a.sample.sent)
 	w.wake = make(chan struct{}, 1)
 	w.queued = w.msg == nil
-	g.advance(pause(a.position, a.blocked, w.req.TTL))
-	if !w.pollAt.IsZero() {
-		g.advance(time.Until(w.pollAt))
-	}
+	g.advance(pause(a.position, a.blocked))
+	q.beater.start()
 }
 
 // pollLoop polls the lock whenever something may have changed. Polling also tells the server that
 // this client is alive. If the server answers but refuses the polls for RetryTimeout, the waits
 // end.
 func (q *waitQueue) pollLoop(g *group) {
-	q.index.Add(nameindex.Noted{Name: g.name, Life: waitLife})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failed := newBackoff()
 	var refused time.Time // since when; zero if it is not refusing
+	var noted time.Time   // when the index was last told of the name
 	for {
 		left, ok := q.remaining(g)
 		if !ok {
@@ -59,6 +54,10 @@ func (q *waitQueue) pollLoop(g *group) {
 				return
 			}
 			continue
+		}
+		if time.Since(noted) > waitLife/3 {
+			q.index.Add(nameindex.Noted{Name: g.name, Life: waitLife})
+			noted = time.Now()
 		}
 		err := q.heartbeat(g)
 		if err != nil {
@@ -131,7 +130,7 @@ func (q *waitQueue) heartbeat(g *group) error {
 		return nil
 	}
 	first := queued[0]
-	args := []string{q.id, "", first.entry()}
+	args := []string{q.id, "", "", first.entry()}
 	if !again {
 		return q.poll(g, first, args)
 	}
@@ -160,8 +159,8 @@ func (q *waitQueue) snapshotQueued(g *group) (queued []*waiter, again bool) {
 			queued = append(queued, w)
 		}
 	}
-	if len(queued) == 0 { // all are being granted
-		g.due = time.Now().Add(maxSilence)
+	g.due = time.Now().Add(unpolled) // before the request: an advance that comes meanwhile counts
+	if len(queued) == 0 {            // all are being granted
 		return nil, false
 	}
 	slices.SortFunc(queued, compareTickets)
@@ -183,6 +182,7 @@ func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	q.askTime(q.closed)
 	args[1], _ = q.until(q.closed, limit)
 	sent := time.Now()
+	args[2] = q.own.stamp(sent)
 	text, err := q.eval(redisconn.WithDeadline(q.closed, limit), q.call(touchScript, g.lock, args...))
 	if err != nil {
 		return err
@@ -192,43 +192,38 @@ func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 		return errLate
 	}
 	in := redisfmt.Words{Rest: text}
+	if rest, ok := strings.CutPrefix(text, "mine "); ok {
+		in.Rest = rest
+		q.clock.note(clockSample{sent: sent, server: in.Int()}, false)
+		q.found(g, in.Next(), in.Int(), len(args) > 4)
+		return nil
+	}
 	now, known, position := in.Int(), in.Int() == 1, int(in.Int())
 	o := readBlocked(&in)
 	if in.Bad {
 		return malformed(text)
 	}
-	s := clockSample{sent: sent, server: now}
-	q.clock.note(s, false)
-	q.index.Add(nameindex.Noted{Name: g.name, Life: waitLife})
-	if h, ours := q.settle(g, s, position, o); ours {
-		q.deliver(h.Owner, grantMsg{token: h.Token, floor: h.Token})
-	}
-	q.report(g, first, o, known)
+	q.clock.note(clockSample{sent: sent, server: now}, false)
+	q.report(g, first, position, o, known)
 	return nil
 }
 
-// settle records the answer of a poll and reports whether the holder is a request of this client
-// that has not received its grant. The message may have been lost with a connection: the server
-// counts subscribers, not readers.
-func (q *waitQueue) settle(g *group, now clockSample, position int, o blockedInfo) (h driver.Holder, ours bool) {
-	text, granted := strings.CutPrefix(o.text, holderPrefix)
-	if granted {
-		h, granted = parseHolder(text)
-	}
+// found delivers a grant whose message was lost: the server counts subscribers, not readers, and
+// the client that released the lock may lack the right to publish. The next poll follows at
+// once; again says that this one was putting requests back and has not finished.
+func (q *waitQueue) found(g *group, owner string, token int64, again bool) {
+	q.deliver(owner, grantMsg{token: token})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	g.sample = now
-	g.heard(now.sent)
-	g.postpone(pause(position, o, g.shortest()))
-	w := q.waiters[h.Owner]
-	return h, granted && w != nil && w.queued
+	g.due, g.lost = time.Now(), g.lost || again
 }
 
 // report tells the oldest request what is in the way, and the requests that saw trouble that it is
 // over. If the server has lost the oldest request, all requests are put back.
-func (q *waitQueue) report(g *group, first *waiter, o blockedInfo, known bool) {
+func (q *waitQueue) report(g *group, first *waiter, position int, o blockedInfo, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	g.advance(pause(position, o))
 	for _, w := range g.waiters {
 		if w.queued && (w == first || w.trouble) {
 			w.state, w.trouble = &queueState{blocked: o}, false
@@ -238,6 +233,9 @@ func (q *waitQueue) report(g *group, first *waiter, o blockedInfo, known bool) {
 	if !known && first.queued { // unless it was granted during the poll
 		g.lost = true
 		g.advance(0)
-		q.resubscribeIfStale()
+		if time.Since(g.missing) < 3*pollEvery { // not only because this process was slow
+			q.resubscribeIfStale()
+		}
+		g.missing = time.Now()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
 )
 
@@ -12,7 +13,8 @@ import (
 // message that arrives late finds its owner in one of the two.
 type waitQueue struct {
 	*client
-	index *nameIndex
+	index  *nameIndex
+	beater *beater
 
 	mu      sync.Mutex         // guards all below, and the marked fields of waiter and group
 	waiters map[string]*waiter // by owner
@@ -20,6 +22,7 @@ type waitQueue struct {
 	holds   map[string]hold    // by owner
 	late    map[string]int64   // by owner of a hold: until when an unanswered attempt of its request may still be served
 	freeing map[string]bool    // owners that are being released in the background
+	short   map[string]bool    // by owner of a hold: its lease is that of a hand-over, not yet renewed to the full TTL
 
 	subscribed  time.Time // when the current subscription began
 	resubscribe context.CancelCauseFunc
@@ -66,9 +69,6 @@ func (q *waitQueue) deliver(owner string, n grantMsg) bool {
 		return ok && h.token == n.token
 	}
 	w.tell(n)
-	if g := q.groups[w.req.Name]; g != nil && n.at > 0 {
-		g.speak(n.life)
-	}
 	return true
 }
 
@@ -90,13 +90,16 @@ type hold struct {
 
 // keep records a granted acquisition until it is released or known to be lost. It removes the
 // request in the same step, so that a late message finds its owner in one of the two.
-func (q *waitQueue) keep(w *waiter, token int64) {
+func (q *waitQueue) keep(w *waiter, token int64, short bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(w)
 	q.holds[w.owner] = hold{token: token, name: w.req.Name, lost: w.req.OnLost}
 	if w.late > 0 {
 		q.late[w.owner] = w.late
+	}
+	if short {
+		q.short[w.owner] = true
 	}
 }
 
@@ -134,6 +137,30 @@ func (q *waitQueue) forgetAfter(ttl time.Duration, owner string) {
 func (q *waitQueue) forget(owner string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.erase(owner)
+}
+
+// erase is the variant of forget for a caller that holds mu.
+func (q *waitQueue) erase(owner string) {
 	delete(q.holds, owner)
 	delete(q.late, owner)
+	delete(q.short, owner)
+}
+
+// extended records that a lease has been renewed to its full TTL.
+func (q *waitQueue) extended(leases []driver.Lease, errs []error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := 0; i < len(leases) && len(q.short) > 0; i++ {
+		if errs[i] == nil {
+			delete(q.short, leases[i].Owner)
+		}
+	}
+}
+
+// isShort reports whether a lease is still that of a hand-over.
+func (q *waitQueue) isShort(owner string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.short[owner]
 }

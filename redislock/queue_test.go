@@ -18,8 +18,8 @@ func TestFrozenProcess(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "Redis: a waiter freezes", verdict.Safe)
 	s := newScene(t)
-	c := s.engine(nil)
 	s.brisk = true
+	c := s.engine(nil)
 	a := s.engine(nil) // its release hands the lock to the frozen process
 	frozen := proc.Start(t, "patient", s.server.Addr())
 	h := s.hold(a, request("n"))
@@ -43,7 +43,7 @@ func TestFrozenProcess(t *testing.T) {
 	late := s.queue(a, request("n"))
 	frozen.Thaw(t)
 	s.until("the thawed process is back in front", func() bool {
-		entries := strings.Split(s.server.Do(t, "ZRANGE", "fencelock:1:queue:{lock:n}", "0", "-1"), "\n")
+		entries := strings.Split(s.server.Do(t, "ZRANGE", "fencelock:2:queue:{lock:n}", "0", "-1"), "\n")
 		return len(entries) == 6 && strings.Contains(entries[5], a.ID())
 	})
 	last.free()
@@ -70,7 +70,7 @@ func TestHailsDoNotSilenceAClient(t *testing.T) {
 		return r
 	})
 	polled := func(n int32) func() bool {
-		return func() bool { tap.say("advance 2000 lock:n"); return polls.Load() >= n }
+		return func() bool { tap.say("advance lock:n"); return polls.Load() >= n }
 	}
 	s.until("the first poll", polled(1))
 	begun := time.Now()
@@ -120,7 +120,7 @@ func TestRejoinedQueueIsNotPassed(t *testing.T) {
 	b, tap := s.tapped(nil)
 	h := s.hold(a, request("n"))
 	w := s.queue(b, request("n"))
-	s.server.Do(t, "DEL", "fencelock:1:queue:{lock:n}")
+	s.server.Do(t, "DEL", "fencelock:2:queue:{lock:n}")
 	tap.disconnect()()
 	s.until("it is back", func() bool { return s.queued("n") == 1 })
 	begun := time.Now()

@@ -92,7 +92,7 @@ func TestGrantWhileSubscriptionIsDown(t *testing.T) {
 	third := s.queue(b, request("n"))
 	reconnect := tap.disconnect()
 	s.until("nobody listens for b", func() bool {
-		return strings.HasSuffix(s.server.Do(t, "PUBSUB", "NUMSUB", "fencelock:1:"+b.ID()), "\n0")
+		return strings.HasSuffix(s.server.Do(t, "PUBSUB", "NUMSUB", "fencelock:2:"+b.ID()), "\n0")
 	})
 	h.free()
 	g := second.granted()

@@ -54,7 +54,7 @@ func TestDeadWaiterIsNotListed(t *testing.T) {
 	h := s.hold(s.engine(nil), request("n"))
 	e := s.engine(nil)
 	w := s.queue(e, request("n"))
-	s.server.Do(t, "DEL", "fencelock:1:alive:{lock:n}:"+e.ID())
+	s.server.Do(t, "DEL", "fencelock:2:alive:"+e.ID())
 	if st := s.status("n"); len(st.Waiters) > 0 {
 		t.Errorf("listed though the server takes it for dead: %+v", st.Waiters)
 	}

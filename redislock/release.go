@@ -23,7 +23,20 @@ func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
 	// Forget the hold after the answer, so that messages about it are still understood until then.
 	r := e.insistFree(ctx, l, e.releaseCall(lock, l.Owner, l.Token, e.queue.lateOf(l.Owner)))
 	e.queue.forget(l.Owner)
+	_, failure, _ := strings.Cut(r.Text, " ")
+	e.unpublished(lock, failure)
 	return e.standing(l, r)
+}
+
+// unpublished logs, once, that a hand-over could not be published. failure is the end of the script's
+// answer: the server's error, if there is one.
+func (c *client) unpublished(lock, failure string) {
+	if failure == "" || failure == moving {
+		return
+	}
+	c.mute.Do(func() {
+		c.cfg.Logger.Warn("a hand-over was not published; waiters get the lock up to a second late", "key", lock, "error", failure, "fix", c.grant())
+	})
 }
 
 // insistFree repeats a release until the server answers. Each attempt has its own time limit,
@@ -37,7 +50,7 @@ func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisco
 	for pause := newBackoff(); ; pause.Wait(limited) {
 		r := e.free(redisconn.WithDeadline(limited, limit), l, release)
 		if r.Err == nil {
-			if strings.HasSuffix(r.Text, moving) { // the lock could not be handed over yet
+			if strings.HasSuffix(r.Text, " "+moving) { // the lock could not be handed over yet
 				e.freeLater(l, release, withdrawLimit)
 			}
 			if unknown && strings.HasPrefix(r.Text, "gone") {
@@ -137,6 +150,7 @@ func (e *Engine) breaks(ctx context.Context, name string, args ...string) (int64
 		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
 	case "broken":
 		if token := in.Int(); !in.Bad {
+			e.unpublished(lock, in.Rest)
 			return token, nil
 		}
 	}

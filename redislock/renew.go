@@ -32,7 +32,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 			continue
 		}
 		token := strconv.FormatInt(l.Token, 10)
-		c := redisconn.Call{Script: renewScript, Keys: []string{lock}, Args: []string{holderPrefix + l.Owner + " " + token + " ", redisfmt.Millis(l.TTL)}}
+		c := renewCall(lock, l.Owner, token, redisfmt.Millis(l.TTL))
 		if l.Mode == driver.Shared {
 			c = e.call(confirmScript, lock, l.Owner, token, redisfmt.Millis(l.TTL), "0")
 		}
@@ -57,12 +57,18 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	} else {
 		e.silent.Delete(part)
 	}
+	e.queue.extended(leases, errs)
 	for i, l := range leases {
 		if errs[i] == nil {
 			e.queue.index.Add(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
 		}
 	}
 	return errs
+}
+
+// renewCall renews an exclusive lock, and confirms a grant of one.
+func renewCall(lock, owner, token, life string) redisconn.Call {
+	return redisconn.Call{Script: renewScript, Keys: []string{lock}, Args: []string{holderPrefix + owner + " " + token + " ", life}}
 }
 
 // standing converts the answer for one acquisition to an error. If the acquisition is gone, its

@@ -41,7 +41,7 @@ func TestGrantIsNotHeardFromAReplica(t *testing.T) {
 	hold{promoted, c, h.req, h.Grant}.free()
 	g := promoted.hold(c, try(request("n")))
 	s.until("the old master has it all", func() bool { return strings.Contains(s.server.Do(t, "GET", "lock:n"), g.Owner) })
-	s.server.Do(t, "PUBLISH", "fencelock:1:"+b.ID(), "marker")
+	s.server.Do(t, "PUBLISH", "fencelock:2:"+b.ID(), "marker")
 	s.until("what b hears", func() bool {
 		mu.Lock()
 		defer mu.Unlock()

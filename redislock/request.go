@@ -34,11 +34,12 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 		acq.queue.register(w)
 	}
 	acq.askTime(limited)
-	pause, again := newBackoff(), false
+	pause := newBackoff()
 	var why error
+	lates := 0
 	for {
 		sent := time.Now()
-		if !again { // a grant cannot be older than the first attempt, and may be its result
+		if w.asked.IsZero() {
 			w.asked = sent
 		}
 		r := acq.try(limited, w, join)
@@ -46,7 +47,17 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 			a := parseAcquire(w, r, sent)
 			acq.clock.note(a.sample, a.status == "late")
 			if a.status == "late" && limited.Err() == nil && acq.closed.Err() == nil {
-				continue // retry with the time just received; nothing to withdraw
+				if lates++; lates > 1 { // the time just received did not help
+					pause.Wait(limited)
+				}
+				continue // nothing to withdraw
+			}
+			if a.status == "ended" && limited.Err() == nil && acq.closed.Err() == nil {
+				acq.queue.unregister(w) // an attempt without an answer succeeded, and was broken
+				if w.owner = newOwner(); join {
+					acq.queue.register(w)
+				}
+				continue
 			}
 			if a.status == "quarantine" {
 				acq.fitness.forget() // another server may be the master
@@ -54,7 +65,7 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 			acq.settleRequest(w, a)
 			return a
 		}
-		again, why = true, cause(why, r.Err)
+		why = cause(why, r.Err)
 		acq.fitness.forget()
 		if limited.Err() == nil && acq.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
@@ -87,7 +98,7 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Re
 	life := redisfmt.Millis(w.req.TTL)
 	single := func() redisconn.Reply {
 		until, late := acq.until(ctx, limit)
-		args := []string{w.owner, w.desc, until, letters(w, join)}
+		args := []string{w.owner, w.desc, until, acq.letters(w, join)}
 		if common {
 			args = append(args, life, acq.retention)
 		}
@@ -160,7 +171,7 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 		if !w.req.Wait {
 			a.err = a.blocked.trouble()
 		}
-	case "late":
+	case "late", "ended":
 		a.err = errLate
 	case "gone":
 		a.err = fmt.Errorf("%w: %q", driver.ErrNotHeld, w.req.Name)
@@ -175,14 +186,15 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 	return a
 }
 
-// letters returns the flags of the acquire script: w to join the queue, p to report the position.
-func letters(w *waiter, join bool) string {
+// letters returns the flags of the acquire script: w to join the queue, p to report the position, and
+// the client's own time.
+func (acq *acquirer) letters(w *waiter, join bool) string {
 	switch {
 	case !join:
 		return "-"
 	case w.req.OnWait == nil:
-		return "w"
+		return "w" + acq.own.stamp(time.Now())
 	default:
-		return "wp"
+		return "wp" + acq.own.stamp(time.Now())
 	}
 }

@@ -30,7 +30,9 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if !ok {
 		return malformed(text)
 	}
-	_, err = c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit), version))
+	text, err = c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit), version))
+	_, failure, _ := strings.Cut(text, " ")
+	c.unpublished(lock, failure)
 	return unavailable(err)
 }
 

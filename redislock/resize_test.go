@@ -62,11 +62,11 @@ func TestResizeOutlivesEverybody(t *testing.T) {
 	blocker := s.hold(c, two)
 	s.refused(b, two)
 	blocker.free()
-	left := time.Duration(number64(t, s.server.Do(t, "PTTL", "fencelock:1:limit:{lock:n}"))) * time.Millisecond
+	left := time.Duration(number64(t, s.server.Do(t, "PTTL", "fencelock:2:limit:{lock:n}"))) * time.Millisecond
 	if left > retention || left+time.Since(used) < retention-time.Second {
 		t.Errorf("the limit is kept for %v more, want %v from its last use", left, retention)
 	}
-	s.server.Do(t, "DEL", "fencelock:1:limit:{lock:n}")
+	s.server.Do(t, "DEL", "fencelock:2:limit:{lock:n}")
 	for _, h := range s.holdAll(2, b, two) {
 		h.free()
 	}

@@ -17,7 +17,7 @@ import (
 
 // fencingToken is the token that the server remembers.
 func (s scene) fencingToken(name string) string {
-	return s.server.Do(s, "GET", "fencelock:1:fence:{lock:"+name+"}")
+	return s.server.Do(s, "GET", "fencelock:2:fence:{lock:"+name+"}")
 }
 
 // TestAcquireRetriedFindsItsOwn: the answer of an acquire was lost. The next try

@@ -11,36 +11,6 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-// TestBegin: the local time of a grant is never put too late.
-func TestBegin(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for _, c := range []struct {
-		what   string
-		sent   time.Time
-		d      time.Duration
-		latest time.Duration // after sent; negative means that there is no telling
-	}{
-		{"at once", now.Add(-time.Second), 0, 0},
-		{"a clock that runs fast", now.Add(-200 * time.Second), 100 * time.Second, 99 * time.Second},
-		{"before the sample", now.Add(-time.Second), -time.Millisecond, -1},
-		{"a clock that was stepped forward", now.Add(-time.Second), time.Minute, -1},
-		{"no sample", time.Time{}, time.Second, -1},
-	} {
-		begin := redislock.Begin(c.sent, c.d, time.Time{})
-		if c.latest < 0 && !begin.IsZero() || c.latest >= 0 && !begin.Equal(c.sent.Add(c.latest)) {
-			t.Errorf("%s: %v after the request, want %v", c.what, begin.Sub(c.sent), c.latest)
-		}
-	}
-	sent, asked := now.Add(-time.Second), now.Add(-time.Second/2)
-	if begin := redislock.Begin(sent, time.Millisecond, asked); !begin.Equal(asked) {
-		t.Errorf("%v before the request that was granted", asked.Sub(begin))
-	}
-	if begin := redislock.Begin(sent, -time.Millisecond, asked); !begin.IsZero() {
-		t.Errorf("before the sample: %v after the request", begin.Sub(sent))
-	}
-}
-
 // TestOldSampleSaysNothing: the latest time that a server's clock may show is told from a
 // sample that is young, or not at all: it grows by a hundredth of the sample's age.
 func TestOldSampleSaysNothing(t *testing.T) {
@@ -53,30 +23,6 @@ func TestOldSampleSaysNothing(t *testing.T) {
 	}
 }
 
-// TestResubscriptionForgetsTheSample: after a reconnect the clock may be another
-// server's, so a grant is confirmed.
-func TestResubscriptionForgetsTheSample(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	a := s.engine(nil)
-	b, tap := s.tapped(nil)
-	h := s.hold(a, request("n"))
-	w := s.queue(b, request("n"))
-	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-		if c.Script == redislock.TouchScript {
-			return redisconn.Reply{Err: errLost}
-		}
-		return do()
-	})
-	tap.disconnect()()
-	s.until("it no longer listens, and listens again", func() bool { return tap.subscriptions() > 1 })
-	s.ready(b)
-	h.free()
-	if g := w.granted(); g.TTL != long {
-		t.Errorf("a grant of %v was believed by another server's clock", g.TTL)
-	}
-}
-
 // seated is a client with a shared waiter that takes its place again. The request for that
 // is on its way, and the waiter is let in meanwhile.
 type seated struct {
@@ -85,7 +31,7 @@ type seated struct {
 	reader hold // another one, who stays
 	waiter *call
 	tokens chan string // of the waiter's grants, once they were told
-	arrive func()      // lets the request arrive, which lets the waiter in again
+	arrive func()      // lets the request arrive, and returns when it has been answered
 }
 
 func (s scene) seated(req driver.Request) seated {
@@ -101,16 +47,18 @@ func (s scene) seated(req driver.Request) seated {
 		}
 	})
 	w.waiter = s.queue(b, shared(req, 4))
-	under, arrived := make(chan struct{}), make(chan struct{})
+	under, arrived, answered := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	over := sync.OnceFunc(func() { close(answered) })
 	begin := sync.OnceFunc(func() { close(under) })
-	w.arrive = sync.OnceFunc(func() { close(arrived) })
+	w.arrive = sync.OnceFunc(func() { close(arrived); <-answered })
 	s.Cleanup(w.arrive)
 	tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-		if c.Script != redislock.TouchScript || len(c.Args) <= 5 { // it only asks
+		if c.Script != redislock.TouchScript || len(c.Args) <= 6 { // it only asks
 			return do()
 		}
 		begin()
 		<-arrived
+		defer over()
 		c.Args[3] = number(time.Now().Add(time.Hour).UnixMicro()) // until when it is served
 		return tap.Conn.Eval(s.Context(), []redisconn.Call{c})[0]
 	})
@@ -132,23 +80,19 @@ func (w seated) keepsOne() {
 	w.clean("n")
 }
 
-// TestSecondSeat: a shared waiter confirms its grant, and takes its place again meanwhile. It
-// is told once more what it has.
+// TestSecondSeat: a shared waiter has its grant, and its request is put back into the queue
+// afterwards. It has one seat.
 func TestSecondSeat(t *testing.T) {
 	t.Parallel()
 	w := newScene(t).seated(request("n"))
-	second := sync.OnceFunc(func() { <-w.tokens; w.arrive(); <-w.tokens })
-	w.tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-		if c.Script == redislock.ConfirmScript {
-			second()
-		}
-		return do()
-	})
+	<-w.tokens
+	<-w.waiter.done
+	w.arrive()
 	w.keepsOne()
 }
 
 // TestSeatThatNobodyReadOf: a shared waiter takes its place again before it has read that it
-// was let in. It has one seat.
+// was let in. The answer is the grant that it has, and it has one seat.
 func TestSeatThatNobodyReadOf(t *testing.T) {
 	t.Parallel()
 	req, busy := request("n"), make(chan struct{})
@@ -158,10 +102,10 @@ func TestSeatThatNobodyReadOf(t *testing.T) {
 	w := newScene(t).seated(req)
 	first := <-w.tokens
 	w.arrive()
-	if again := <-w.tokens; again != first {
-		t.Errorf("it has token %s, and is told %s", first, again)
-	}
 	read()
+	if h := w.waiter.granted(); number(h.Token) != first {
+		t.Errorf("it was told token %s, and has %d", first, h.Token)
+	}
 	w.keepsOne()
 }
 

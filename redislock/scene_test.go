@@ -186,7 +186,7 @@ func (s scene) requeue(e *redislock.Engine, req driver.Request) (c *call) {
 }
 
 func (s scene) queued(name string) int {
-	n, _ := strconv.Atoi(s.server.Do(s, "ZCARD", "fencelock:1:queue:{lock:"+name+"}"))
+	n, _ := strconv.Atoi(s.server.Do(s, "ZCARD", "fencelock:2:queue:{lock:"+name+"}"))
 	return n
 }
 
@@ -328,7 +328,7 @@ func (s scene) observer() *redislock.Engine {
 func (s scene) clean(name string) {
 	s.Helper()
 	s.until("no trace of "+name, func() bool {
-		return s.server.Do(s, "EXISTS", "lock:"+name, "fencelock:1:queue:{lock:"+name+"}") == "0"
+		return s.server.Do(s, "EXISTS", "lock:"+name, "fencelock:2:queue:{lock:"+name+"}") == "0"
 	})
 }
 

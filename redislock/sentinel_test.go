@@ -32,7 +32,7 @@ func TestSentinelFailover(t *testing.T) {
 	a, b := sentinelEngine(t, w, &redislock.Config{MinReplicas: 1}), sentinelEngine(t, w, nil)
 	h := s.replicated(a)
 	first, second := s.queue(b, request("n")), s.queue(b, request("n"))
-	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "ZCARD", "fencelock:1:queue:{lock:n}") == "2" })
+	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "ZCARD", "fencelock:2:queue:{lock:n}") == "2" })
 	w.Master().Kill(t)
 	w.WaitMaster(t, w.Master().Addr())
 	s.until("renewed", func() bool { return h.renew() == nil })
@@ -66,7 +66,7 @@ func TestSentinelFailoverForgets(t *testing.T) {
 	s := scene{TB: t, server: w.Master()}
 	a, b := sentinelEngine(t, w, nil), sentinelEngine(t, w, nil)
 	s.hold(a, request("n")).free()
-	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "EXISTS", "fencelock:1:fence:{lock:n}", "lock:n") == "1" })
+	s.until("the replica has it all", func() bool { return w.Replica().Do(t, "EXISTS", "fencelock:2:fence:{lock:n}", "lock:n") == "1" })
 	w.Replica().Replicaof(t, "127.0.0.1", "1")
 	h := s.hold(a, request("n"))
 	w.Master().Kill(t)

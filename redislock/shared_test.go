@@ -52,7 +52,7 @@ func TestManySharedWaiters(t *testing.T) {
 	}
 	// A slow machine lets seats lapse before their holders have read of them. The next holder
 	// deletes what is left of these.
-	s.until("nobody holds it or waits for it", func() bool { return s.server.Do(s, "EXISTS", "lock:n", "fencelock:1:queue:{lock:n}") == "0" })
+	s.until("nobody holds it or waits for it", func() bool { return s.server.Do(s, "EXISTS", "lock:n", "fencelock:2:queue:{lock:n}") == "0" })
 	s.hold(a, shared(request("n"), 0)).free()
 	s.clean("n")
 }

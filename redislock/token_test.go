@@ -16,7 +16,7 @@ func TestTokensAfterAClockStep(t *testing.T) {
 	s := newScene(t)
 	a, b := s.engine(nil), s.engine(nil)
 	ahead := time.Now().Add(100 * 24 * time.Hour).UnixMicro()
-	s.server.Do(t, "SET", "fencelock:1:fence:{lock:n}", number(ahead), "PX", "60000")
+	s.server.Do(t, "SET", "fencelock:2:fence:{lock:n}", number(ahead), "PX", "60000")
 	first := s.hold(a, request("n"))
 	if first.Token != ahead+1 {
 		t.Errorf("token %d, want %d", first.Token, ahead+1)
@@ -34,7 +34,7 @@ func TestTokensAfterAClockStep(t *testing.T) {
 		}
 	}
 	days := 24 * time.Hour.Milliseconds()
-	if left := number64(t, s.server.Do(t, "PTTL", "fencelock:1:fence:{lock:n}")); left < 106*days || left > 108*days {
+	if left := number64(t, s.server.Do(t, "PTTL", "fencelock:2:fence:{lock:n}")); left < 106*days || left > 108*days {
 		t.Errorf("the last token is kept for %d ms, want 107 days", left)
 	}
 }

@@ -19,8 +19,10 @@ func (p *play) step(t testing.TB) error {
 		return p.release(t)
 	case n < 63:
 		return p.leave(t)
-	case n < 76:
+	case n < 73:
 		return p.touch(t)
+	case n < 76:
+		return p.beat(t)
 	case n < 80:
 		return p.renew(t)
 	case n < 84:
@@ -49,6 +51,10 @@ func (p *play) acquire(t testing.TB) error {
 	}
 	if place {
 		letters += "p"
+	}
+	if !p.chance(4) {
+		e.Sent = p.sent()
+		letters += e.Sent
 	}
 	args := p.args(e.Owner, e.Desc, e.Until, letters)
 	w := strings.Fields(e.Desc)
@@ -110,11 +116,25 @@ func (p *play) touch(t testing.TB) error {
 		back = nil
 	}
 	until := p.until()
-	args := p.args(client, until, oldest.Owner+" "+oldest.Desc)
+	sent := p.sent()
+	args := p.args(client, until, sent, oldest.Owner+" "+oldest.Desc)
 	for _, e := range back {
 		args = append(args, fmt.Sprint(e.Ticket), e.Owner+" "+e.Desc)
 	}
-	return p.same(t, "touch", p.Touch(client, until, oldest, back), nil, args...)
+	return p.same(t, "touch", p.Touch(client, sent, until, oldest, back), nil, args...)
+}
+
+// sent is a time of a client's own.
+func (p *play) sent() string { return fmt.Sprint(1 + p.rand.IntN(1000)) }
+
+// beat is a touch together with other names, of which there are none.
+func (p *play) beat(t testing.TB) error {
+	t.Helper()
+	e := p.request()
+	client, _, _ := strings.Cut(e.Desc, " ")
+	until, sent := p.until(), p.sent()
+	return p.same(t, "beat", p.Beat(client, sent, until, e.Request), []string{p.Alive(client), twin.Lock},
+		"fencelock:2:", fmt.Sprint(until), sent, e.Owner+" "+e.Desc)
 }
 
 func (p *play) renew(t testing.TB) error {
@@ -123,7 +143,7 @@ func (p *play) renew(t testing.TB) error {
 	if h.Shared { // as one that is confirmed
 		return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, 0), nil, p.args(h.Owner, h.Token, 5000, 0)...)
 	}
-	return p.same(t, "renew", p.Renew(h.Owner, h.Token, 5000), []string{twin.Lock}, fmt.Sprintf("fencelock:1 %s %d ", h.Owner, h.Token), "5000")
+	return p.same(t, "renew", p.Renew(h.Owner, h.Token, 5000), []string{twin.Lock}, fmt.Sprintf("fencelock:2 %s %d ", h.Owner, h.Token), "5000")
 }
 
 func (p *play) confirm(t testing.TB) error {
@@ -171,7 +191,7 @@ func (p *play) together(t testing.TB) error {
 		p.batches++
 	}
 	keys, id := []string{twin.Lock}, fmt.Sprint(p.batches)
-	begin := []string{"fencelock:1:", fmt.Sprint(p.Retention)}
+	begin := []string{"fencelock:2:", fmt.Sprint(p.Retention)}
 	if p.chance(3) {
 		h := p.holder()
 		return p.same(t, "gather", p.Free(h.Owner, h.Token, id), keys, append(begin, fmt.Sprint(p.Now), id, "r", h.Owner, fmt.Sprint(h.Token))...)
@@ -203,6 +223,6 @@ func (p *play) accident(t testing.TB) error {
 		return p.same(t, "del", "ok", nil, twin.Fence)
 	default:
 		p.Listening[client] = !p.Listening[client]
-		return p.same(t, "ear", "ok", nil, map[bool]string{true: "SADD", false: "SREM"}[p.Listening[client]], "fencelock:1:"+client)
+		return p.same(t, "ear", "ok", nil, map[bool]string{true: "SADD", false: "SREM"}[p.Listening[client]], "fencelock:2:"+client)
 	}
 }

@@ -44,7 +44,7 @@ func twinScripts(edit func(name, source string) string) map[string]*rueidis.Lua 
 	scripts := map[string]*rueidis.Lua{}
 	for name, source := range map[string]string{
 		"acquire": redislock.AcquireScript.Source, "gather": redislock.GatherScript.Source,
-		"release": redislock.ReleaseScript.Source, "leave": redislock.LeaveScript.Source, "touch": redislock.TouchScript.Source,
+		"release": redislock.ReleaseScript.Source, "leave": redislock.LeaveScript.Source, "touch": redislock.TouchScript.Source, "beat": redislock.BeatScript.Source,
 		"confirm": redislock.ConfirmScript.Source, "renew": redislock.RenewScript.Source, "resize": redislock.ResizeScript.Source,
 		"break": redislock.BreakScript.Source, "adopt": redislock.AdoptScript.Source,
 		"set":   "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) and 'ok'",
@@ -107,7 +107,7 @@ func (p *play) run(t testing.TB, steps int) error {
 	}
 	for _, client := range []string{"c1", "c2", "c3"} {
 		p.Listening[client] = true
-		if err := p.same(t, "ear", "ok", nil, "SADD", "fencelock:1:"+client); err != nil {
+		if err := p.same(t, "ear", "ok", nil, "SADD", "fencelock:2:"+client); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (p *play) args(args ...any) []string {
 	if p.Counts {
 		counts = 1
 	}
-	list := []string{"fencelock:1:", fmt.Sprintf("%d %d %d", p.Retention, counts, p.Quarantine)}
+	list := []string{"fencelock:2:", fmt.Sprintf("%d %d %d", p.Retention, counts, p.Quarantine)}
 	for _, a := range args {
 		list = append(list, fmt.Sprint(a))
 	}

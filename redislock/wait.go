@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
@@ -76,53 +77,52 @@ func (w *waiter) see(ctx context.Context, s queueState) {
 	}
 }
 
-// take accepts a grant. It first confirms a grant whose message may be old, or that must reach
-// replicas or start a minimum hold. ok is false if the grant no longer exists.
+// take accepts a grant. The grant is younger than the request with which the message says that it
+// began, and than this request's own: the lease counts from the later of the two. The holder's first
+// renewal confirms it. take confirms it first if less than half of it is left, if its age is
+// unknown, or if it must reach replicas or start a minimum hold. ok is false if it no longer exists.
 func (acq *acquirer) take(ctx context.Context, w *waiter, n grantMsg) (g driver.Grant, ok bool, err error) {
 	if n.err != nil {
 		return g, false, n.err
 	}
-	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: acq.queue.begun(w, n.at), TTL: n.life}
-	if acq.cluster() { // the slot may have moved to a node with another clock
+	g = driver.Grant{Owner: w.owner, Token: n.token, Floor: n.floor, Sent: n.sent, TTL: min(w.req.TTL, grantLife)}
+	if g.Sent.Before(w.asked) && !g.Sent.IsZero() {
 		g.Sent = w.asked
 	}
-	if g.Sent.IsZero() || time.Since(g.Sent) > n.life/2 || w.req.MinHold > 0 || acq.cfg.MinReplicas > 0 {
+	short := g.TTL < w.req.TTL
+	if g.Sent.IsZero() || time.Since(g.Sent) > g.TTL/2 || w.req.MinHold > 0 || acq.cfg.MinReplicas > 0 {
 		if ok, err = acq.confirm(ctx, w, &g); !ok {
 			return driver.Grant{}, false, err
 		}
+		short = false
 	}
-	acq.hold(w, g.Token)
+	acq.hold(w, g.Token, short)
 	return g, true, nil
-}
-
-// begun returns a local time before a grant, if one is known: from the last poll of the queue, or,
-// if others have joined since the grant, from the reply to the request itself.
-func (q *waitQueue) begun(w *waiter, at int64) time.Time {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if g := q.groups[w.req.Name]; g != nil {
-		if begin := g.sample.begin(at, w.asked); !begin.IsZero() {
-			return begin
-		}
-	}
-	return w.sample.begin(at, w.asked)
 }
 
 // confirm checks that a grant still exists and extends it to the full TTL, counted from the attempt
 // that was answered. A lost call may be repeated: the second one finds the same grant.
 func (acq *acquirer) confirm(ctx context.Context, w *waiter, g *driver.Grant) (bool, error) {
-	args := []string{w.owner, strconv.FormatInt(g.Token, 10), redisfmt.Millis(w.req.TTL), redisfmt.Millis(w.req.MinHold)}
+	token, life := strconv.FormatInt(g.Token, 10), redisfmt.Millis(w.req.TTL)
+	call := renewCall(w.lock, w.owner, token, life)
+	if w.req.Mode == driver.Shared || w.req.MinHold > 0 {
+		call = acq.call(confirmScript, w.lock, w.owner, token, life, redisfmt.Millis(w.req.MinHold))
+	}
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		sent := time.Now()
-		r := acq.attempt(ctx, w, acq.call(confirmScript, w.lock, args...))
+		r := acq.attempt(ctx, w, call)
 		switch {
 		case r.Err != nil && (!passing(r.Err) || ctx.Err() != nil || acq.closed.Err() != nil):
 			return false, unavailable(r.Err)
 		case r.Err != nil:
-		case r.Text != "ok":
+		case strings.HasPrefix(r.Text, "gone"):
 			return false, nil
 		default:
-			g.Sent, g.TTL = sent, w.req.TTL
+			g.Sent, g.TTL, g.Floor = sent, w.req.TTL, g.Token
+			if floor, ok := strings.CutPrefix(r.Text, "ok "); ok {
+				in := redisfmt.Words{Rest: floor}
+				g.Floor = in.Int()
+			}
 			_, err := acq.replicated(ctx, w, *g, r.Replicas)
 			return err == nil, err
 		}

@@ -26,8 +26,6 @@ type waiter struct {
 	msg     *grantMsg   // its grant, or why there is none; the newest counts
 	state   *queueState // last known state of the queue
 	trouble bool        // it has an error that says that the server cannot be polled
-	pollAt  time.Time   // when it must poll, if that was requested before it joined; otherwise zero
-	sample  clockSample // from the reply by which it joined
 	broken  int64       // the token of a grant that was broken before it was taken
 	reason  string      // why it was broken
 }
@@ -53,8 +51,7 @@ func (w *waiter) unanswered(err error, late int64) {
 // grantMsg ends a wait.
 type grantMsg struct {
 	token, floor int64
-	at           int64         // server time of the grant, in microseconds; 0 means unknown
-	life         time.Duration // until the grant expires unless renewed
+	sent         time.Time // when this client sent the last request that the server executed before the grant; zero if unknown
 	err          error
 }
 

@@ -46,7 +46,7 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 
 // moving ends the reply to a release that could not hand the lock over, because its slot is being
 // moved.
-const moving = " moving"
+const moving = "moving"
 
 // withdrawLoop repeats a withdrawal, or the release of a grant, until the server has executed it
 // completely, for at most the given time. Each attempt has the time limit of a lock with this TTL.
@@ -61,7 +61,9 @@ func (c *client) withdrawLoop(call redisconn.Call, ttl, most time.Duration) {
 		limited, cancel := context.WithTimeout(ctx, attemptLimit(ttl))
 		text, err := c.eval(limited, call)
 		cancel()
-		if err == nil && !strings.HasSuffix(text, moving) || err != nil && !passing(err) || c.closed.Err() != nil {
+		_, rest, _ := strings.Cut(text, " ")
+		c.unpublished(call.Keys[0], rest)
+		if err == nil && rest != moving || err != nil && !passing(err) || c.closed.Err() != nil {
 			return
 		}
 	}

@@ -57,6 +57,9 @@ type Action struct {
 // and no renewal was acknowledged.
 var ErrDeadline = errors.New("no renewal was acknowledged before the deadline")
 
+// confirmAt is the part of a short lease after which it is renewed: 50 ms of 2 s.
+const confirmAt = 40
+
 // Hold is the state of one acquisition. It is not safe for concurrent use.
 type Hold struct {
 	terms    Terms
@@ -175,7 +178,7 @@ func (h *Hold) plan(now Instant) Action {
 		if due := h.due(now); due > 0 {
 			act.Wait = due
 			if h.pause == 0 {
-				act.Slack = h.ttl / 32
+				act.Slack = min(h.ttl/32, due)
 			}
 		} else {
 			h.renewing, act.Renew, act.Limit = true, true, h.ttl/6
@@ -205,13 +208,13 @@ func (h *Hold) nextStop(now Instant) (left time.Duration, ok bool) {
 	return h.untilMost(now) + h.terms.Grace, h.terms.Leased
 }
 
-// due returns the time until the next renewal, which is sent at a third of the lease. Margin and
-// grace are designed for a whole lease and may take half of a short one; then a third of what they
-// leave counts.
+// due returns the time until the next renewal, which is sent at a third of the lease. A short lease is
+// that of a hand-over, which its first renewal confirms: it is sent at once, unless the request is so
+// young that the holder may release before it matters.
 func (h *Hold) due(now Instant) time.Duration {
 	third := h.ttl / 3
 	if h.ttl < h.terms.TTL {
-		third = (h.ttl - h.terms.Margin - h.terms.Grace) / 3
+		third = h.ttl / confirmAt
 	}
 	return max(third-now.Since(h.sent), h.retry(now))
 }

@@ -91,26 +91,26 @@ func TestGraceEndsTheContextEarlier(t *testing.T) {
 	}
 }
 
-// A short lease, as a hand-over grants, is renewed at a third of what the holder
-// may use of it, and an attempt leaves time for another.
-func TestShortLeaseIsRenewedAtAThirdOfItsUse(t *testing.T) {
-	const use = 2*time.Second - 600*time.Millisecond
+// A short lease, as a hand-over grants, is confirmed 50 ms after the request that it is counted from,
+// and an attempt leaves time for another.
+func TestShortLeaseIsConfirmedAtOnce(t *testing.T) {
+	const use, soon = 2*time.Second - 600*time.Millisecond, 50 * time.Millisecond
 	h := hold.New(terms, at(0), 2*time.Second)
 	if !h.Fresh(at(0)) || h.Fresh(at(time.Second)) {
 		t.Fatal("a short lease is fresh while half of it lies ahead, and no longer")
 	}
 	act := tick(&h, at(0))
-	if act.Renew || act.Wait != use/3 {
-		t.Fatalf("%+v, want to wait %v", act, use/3)
+	if act.Renew || act.Wait != soon {
+		t.Fatalf("%+v, want to wait %v", act, soon)
 	}
-	act = tick(&h, at(use/3))
-	if !act.Renew || act.Limit != 2*time.Second/6 || act.Wait != use-use/3 {
+	act = tick(&h, at(soon))
+	if !act.Renew || act.Limit != 2*time.Second/6 || act.Wait != use-soon {
 		t.Fatalf("%+v, want a renewal of a sixth of the lease, and a look at the short deadline", act)
 	}
-	if act := h.Step(hold.Event{Kind: hold.Renewed, Sent: at(use / 3)}, at(use/3)); act.Renew || act.Wait != 10*time.Second {
+	if act := h.Step(hold.Event{Kind: hold.Renewed, Sent: at(soon)}, at(soon)); act.Renew || act.Wait != 10*time.Second {
 		t.Fatalf("%+v, want the whole lease after the renewal", act)
 	}
-	if act := tick(&h, at(use/3+10*time.Second)); !act.Renew || act.Limit != terms.TTL/6 {
+	if act := tick(&h, at(soon+10*time.Second)); !act.Renew || act.Limit != terms.TTL/6 {
 		t.Fatalf("%+v, want a renewal of a sixth of the whole lease", act)
 	}
 }

@@ -1,7 +1,8 @@
 -- acquire: grants the lock, queues the request, or returns who holds the lock.
 -- KEYS 1 lock, 2 marker (only with a quarantine)
 -- ARGV 1 base, 2 settings, 3 owner, 4 description, 5 server time after which the request must do
---      nothing, 6 letters: w the client waits, p it wants its place in the queue. If the request
+--      nothing, 6 letters: w the client waits, p it wants its place in the queue; behind them the
+--      client's own time, an integer. If the request
 --      is exclusive and has neither a minimum hold nor a quarantine: 7 TTL, 8 retention.
 if stamp > ARGV[5] then return 'late ' .. stamp end
 local lock, base, owner, ttl = KEYS[1], ARGV[1], ARGV[3], ARGV[7]

@@ -5,7 +5,7 @@
 if stamp > ARGV[5] then return 'late ' .. stamp end
 stays(s)
 local owner, from, was = ARGV[3], ARGV[6], ARGV[7]
-if call('EXISTS', s.left .. owner) == 1 then return 'late ' .. stamp end
+if call('EXISTS', s.left .. owner) == 1 then return 'ended ' .. stamp end
 local r, old = read(owner .. ' ' .. ARGV[4]), s.mode == 's' and read(seatOf(s, was))
 local token, floor = tokenOf(s, owner, r.entry)
 if token then -- an earlier attempt succeeded
@@ -21,6 +21,5 @@ else
   release(s, from, was)
   mark(s, from, '')
   token, floor = addHolder(s, r, r.ttl)
-  if call('DEL', s.sleeps) == 1 then advise(s, r.ttl, {}) end -- the lease may be shorter than the old one
 end
 return string.format('granted %s %s %s', stamp, token, floor)

@@ -1,15 +1,15 @@
 -- The keys of a name. Each key states one fact and expires by itself; an absent key means that the
 -- fact does not hold. TAG is {LOCK}, or LOCK itself if it has a hash tag. BASE is
--- PREFIXfencelock:1:
---   LOCK             string   held exclusively: "fencelock:1 OWNER TOKEN DESC". Plain SET NX PX locks
+-- PREFIXfencelock:2:
+--   LOCK             string   held exclusively: "fencelock:2 OWNER TOKEN DESC". Plain SET NX PX locks
 --                             of other programs use the same key
 --                or  zset     shared: a member "OWNER DESC" with the token as score for each holder,
 --                             a member "TOKEN" with the end of its lease as score, in ms, and
---                             "fencelock:1 shared LIMIT" with the sum of the weights as score
+--                             "fencelock:2 shared LIMIT" with the sum of the weights as score
 --   BASEfence:TAG    integer  the last token, in microseconds; kept for the retention after its last use
 --   BASEqueue:TAG    zset     the waiters, "OWNER DESC", by ticket: the time of arrival, made unique
---   BASEalive:TAG:C  string   client C, which has waiters here, is believed to be alive
---   BASEsleeps:TAG   string   some waiter will ask again only after more than GRANT ms
+--   BASEalive:C      string   client C, which waits, counts as alive; the value is its own time of its
+--                             last request. On a Cluster BASEalive:TAG:C, for each name
 --   BASEclosed:TAG   string   a minimum hold runs; the value is the owner that started it
 --   BASEleft:TAG:O   string   owner O has released, by the release with this id: a late attempt to
 --                             acquire for O must do nothing
@@ -25,18 +25,21 @@
 -- stays, which fails while the slot moves, before anything that could not be repeated (leave and
 -- confirm use the lock key first); the client retries.
 --
--- A waiting client sends touch every TOUCH ms, and counts as alive for ALIVE ms after it. One
--- script grants to at most BATCH waiters and removes at most PURGE expired holders.
-local TOUCH, ALIVE, BATCH, PURGE = 20000, 60000, 64, 512
+-- LIVENESS: a client that waits sends touch or beat at least every GRANT / 2, and counts as alive for
+-- GRANT after each. So whoever dies or freezes holds up the others for one GRANT: as the first in the
+-- queue, or as a new holder. One script grants to at most BATCH waiters, removes at most 16 * BATCH
+-- dead ones and PURGE expired holders; the next touch continues. A queue is kept for QUEUED ms.
+local BATCH, PURGE, QUEUED = 64, 512, 60000
 local TIMES, TOKENS = '1e11', '1e14' -- scores of a shared lock: weights below TIMES, ends of leases below TOKENS, tokens above
 
 -- The keys and settings of a name.
 local function open(lock, marker, base, settings)
   local tag = tagOf(lock)
   local s = { ms = math.floor(stamp / 1000), failure = '', lock = lock, marker = marker, channel = base,
-    fence = base .. 'fence:' .. tag, queue = base .. 'queue:' .. tag, alive = base .. 'alive:' .. tag .. ':', sleeps = base .. 'sleeps:' .. tag,
+    fence = base .. 'fence:' .. tag, queue = base .. 'queue:' .. tag, alive = base .. 'alive:',
     closed = base .. 'closed:' .. tag, left = base .. 'left:' .. tag .. ':', resizing = base .. 'limit:' .. tag }
   s.retention, s.counts, s.quarantine = string.match(settings, '^(%d+) (%d) (%d+)$')
+  if s.counts == '0' then s.alive = s.alive .. tag .. ':' end -- a Cluster
   return s
 end
 

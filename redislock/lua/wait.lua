@@ -1,12 +1,7 @@
--- ALIVE: a client with waiters counts as alive for ALIVE ms after each acquire and touch.
-local function speaks(s, client)
-  if call('PEXPIRE', s.alive .. client, ALIVE) == 0 then call('SET', s.alive .. client, '', 'PX', ALIVE) end
-end
-
--- The answer to a waiter, which asks again after so many ms (negative: the key in the way has no
--- expiry; it asks after TOUCH). If that is more than GRANT, the key sleeps records that a waiter
--- sleeps longer than a grant lasts, so the next grant must notify it.
-local function told(s, left, why, text)
-  if left > GRANT or left < 0 then call('SET', s.sleeps, '', 'PX', TOUCH) end
-  return string.format('%d %s %s', left, why, text)
+-- ALIVE: a client with waiters counts as alive for GRANT ms after each acquire, touch and beat. sent
+-- is the client's own time of that request; a grant returns it. PEXPIRE comes first: with full memory
+-- Redis refuses SET as the first write of a script.
+local function speaks(s, client, sent)
+  call('PEXPIRE', s.queue, QUEUED)
+  call('SET', s.alive .. client, sent, 'PX', GRANT)
 end

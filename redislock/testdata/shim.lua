@@ -26,7 +26,7 @@ local commands = {
   TIME = function() return { seconds, micros } end,
   INFO = function() return real.call('GET', server) end,
   PUBLISH = function(_, channel, text)
-    said[#said + 1] = string.gsub(channel, '^fencelock:1:', '') .. ' ' .. text
+    said[#said + 1] = string.gsub(channel, '^fencelock:2:', '') .. ' ' .. text
     return real.call('SISMEMBER', ears, channel)
   end,
   PTTL = function(_, key)

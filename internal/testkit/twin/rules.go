@@ -6,10 +6,9 @@ import (
 )
 
 const (
-	format   = "fencelock:1 "
+	format   = "fencelock:2 "
 	grantMax = 2000   // milliseconds
-	touchMax = 20_000 // milliseconds
-	living   = 60_000 // milliseconds
+	queued   = 60_000 // milliseconds
 	batch    = 64
 	purge    = 512
 

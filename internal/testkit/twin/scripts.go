@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,8 @@ import (
 // A Request is a request as passed to the scripts.
 type Request struct {
 	Owner, Desc string
-	Until       int64 // the latest time at which it may be served, in microseconds
+	Sent        string // the client's own time
+	Until       int64  // the latest time at which it may be served, in microseconds
 }
 
 // call prepares the state for a script.
@@ -37,17 +39,17 @@ func (n *Name) Acquire(q Request, wait, place, common bool) string {
 	case behind && !wait:
 		return n.held()
 	case n.there(left + r.owner):
-		return late
+		return fmt.Sprintf("ended %d", n.Now)
 	case behind:
-		return n.join(r, place)
+		return n.join(r, q.Sent, place)
 	}
 	n.begin()
-	n.advance(false)
+	n.advance()
 	if answer := n.enter(r, wait); answer != "" {
 		return answer
 	}
 	if wait {
-		return n.join(r, place)
+		return n.join(r, q.Sent, place)
 	}
 	return n.held()
 }
@@ -119,17 +121,25 @@ func (n *Name) held() string {
 // told returns the part of the reply that a waiting request receives.
 func (n *Name) told() (text string, foreign bool) {
 	wait, why, who := n.blocked()
-	if wait > grantMax || wait < 0 {
-		n.Put(sleeps, "", touchMax)
-	}
 	return fmt.Sprintf("%d %s %s", wait, why, who), why == "f"
 }
 
+// Alive returns the key that says that a client is alive.
+func (n *Name) Alive(client string) string {
+	if n.Counts {
+		return alive + client
+	}
+	return alive + "{lock:n}:" + client
+}
+
 // speaks records that a client is alive.
-func (n *Name) speaks(client string) { n.Put(alive+client, "", living) }
+func (n *Name) speaks(client, sent string) {
+	n.end(Queue, n.ms()+queued)
+	n.Put(n.Alive(client), sent, grantMax)
+}
 
 // join puts a request into the queue.
-func (n *Name) join(r request, place bool) string {
+func (n *Name) join(r request, sent string, place bool) string {
 	if n.place(r.entry) == 0 {
 		ticket := n.Now
 		if list := n.waiting(); len(list) > 0 {
@@ -137,8 +147,7 @@ func (n *Name) join(r request, place bool) string {
 		}
 		n.add(Queue, r.entry, ticket)
 	}
-	n.end(Queue, n.ms()+2*living)
-	n.speaks(r.client)
+	n.speaks(r.client, cmp.Or(sent, "0"))
 	ticket := n.score(Queue, r.entry)
 	position := n.place(r.entry)
 	text, foreign := n.told()
@@ -148,68 +157,56 @@ func (n *Name) join(r request, place bool) string {
 	return fmt.Sprintf("queued %d %d %d %s", n.Now, ticket, position, text)
 }
 
-// advise publishes to waiting clients that they should poll again after a while.
-func (n *Name) advise(list []member, after int64, told map[string]bool) {
-	for _, m := range list[:min(len(list), batch)] {
-		_, rest, _ := strings.Cut(m.text, " ")
-		if client, _, _ := strings.Cut(rest, " "); client != "" && !told[client] {
-			told[client] = true
-			n.publish(client, fmt.Sprintf("advance %d %s", after, Lock))
-		}
-	}
-}
-
 // handOff grants the lock to a waiting request and notifies its client.
-func (n *Name) handOff(r request) (life int64, heard bool) {
-	life = min(r.ttl, grantMax)
-	token, floor := n.addHolder(r, life)
-	if n.publish(r.client, fmt.Sprintf("grant %s %d %d %d %d %s %s", r.owner, token, floor, n.Now, life, r.mode, Lock)) {
-		if n.remains(alive+r.client) > life {
-			n.end(alive+r.client, n.ms()+life)
-		}
-		return life, true
+func (n *Name) handOff(r request) (heard bool) {
+	token, floor := n.addHolder(r, min(r.ttl, grantMax))
+	sent, _ := n.get(n.Alive(r.client))
+	if n.publish(r.client, fmt.Sprintf("grant %s %d %d %s %s", r.owner, token, floor, sent, Lock)) {
+		return true
 	}
 	n.release(r.owner, token)
-	n.Delete(alive + r.client)
-	return 0, false
+	n.Delete(n.Alive(r.client))
+	return false
+}
+
+// lives reports whether a client counts as alive.
+func (n *Name) lives(client string) bool {
+	left := n.remains(n.Alive(client))
+	if left > grantMax {
+		n.end(n.Alive(client), n.ms()+grantMax)
+	}
+	return left > 0
 }
 
 // advance grants the lock to the next waiters, as many as fit.
-func (n *Name) advance(orderly bool) {
-	given, life, told := 0, int64(0), map[string]bool{}
-	for {
+func (n *Name) advance() {
+	for given := 0; ; {
 		n.lined = false
 		if n.mode != "free" && n.mode != "s" {
-			break
+			return
 		}
 		list := n.waiting()
 		if n.lined = len(list) > 0; !n.lined {
-			break
+			return
 		}
 		r, ok := read(list[0].text)
-		if ok && n.there(alive+r.client) {
-			if wait := n.shut(); given == 0 && wait > 0 {
-				if orderly {
-					n.advise(list, wait, map[string]bool{})
-				}
+		if ok && n.lives(r.client) {
+			if given == 0 && n.shut() > 0 {
 				return
 			}
 			if given == batch {
-				n.advise(list, 0, map[string]bool{})
+				n.publish(r.client, "advance "+Lock)
 				return
 			}
 			if n.mode == "s" && r.mode == "s" && !n.agrees(r) {
 				n.publish(r.client, "refuse "+r.owner+" "+n.limit)
 			} else if !n.fits(r) {
-				break
-			} else if lasts, heard := n.handOff(r); heard {
-				given, life, told = given+1, lasts, map[string]bool{r.client: true}
+				return
+			} else if n.handOff(r) {
+				given++
 			}
 		}
 		n.remove(Queue, list[0].text)
-	}
-	if given > 0 && n.Delete(sleeps) {
-		n.advise(n.waiting(), life, told)
 	}
 }
 
@@ -231,7 +228,7 @@ func (n *Name) Release(owner string, token int64, id string, late int64) string 
 		n.mark(owner, id, late)
 	}
 	if n.there(Queue) {
-		n.advance(true)
+		n.advance()
 	}
 	if had || again {
 		return "ok "
@@ -254,8 +251,8 @@ func (n *Name) Leave(q Request, late int64) string {
 		n.Delete(closed)
 	}
 	n.mark(q.Owner, "", late)
-	n.advance(done == "released")
-	return done
+	n.advance()
+	return done + " "
 }
 
 // Entry is a request and its place in the queue.
@@ -265,29 +262,45 @@ type Entry struct {
 }
 
 // Touch is the touch script.
-func (n *Name) Touch(client string, until int64, oldest Entry, back []Entry) string {
+func (n *Name) Touch(client, sent string, until int64, oldest Entry, back []Entry) string {
 	n.call()
 	n.begin()
 	if until < n.Now {
 		return fmt.Sprintf("late %d", n.Now)
 	}
-	n.speaks(client)
-	for _, e := range back {
+	n.speaks(client, sent)
+	for i, e := range append([]Entry{oldest}, back...) {
 		entry := e.Owner + " " + e.Desc
-		token := n.tokenOf(e.Owner, entry)
-		switch {
-		case token > 0 && n.mode == "s":
-			n.publish(client, fmt.Sprintf("grant %s %d %d 0 0 s %s", e.Owner, token, n.floor(token), Lock))
-		case token == 0 && n.place(entry) == 0 && !n.there(left+e.Owner):
+		if token := n.tokenOf(e.Owner, entry); token > 0 {
+			return fmt.Sprintf("mine %d %s %d", n.Now, e.Owner, token)
+		}
+		if i > 0 && n.place(entry) == 0 && !n.there(left+e.Owner) {
 			n.add(Queue, entry, e.Ticket)
 		}
 	}
-	n.end(Queue, n.ms()+2*living)
+	if len(back) > 0 {
+		n.end(Queue, n.ms()+queued)
+	}
 	known := min(n.place(oldest.Owner+" "+oldest.Desc), 1)
-	n.advance(false)
+	n.advance()
 	place := n.place(oldest.Owner + " " + oldest.Desc)
 	text, _ := n.told()
 	return fmt.Sprintf("%d %d %d %s", n.Now, known, place, text)
+}
+
+// Beat is the beat script, for one name.
+func (n *Name) Beat(client, sent string, until int64, oldest Request) string {
+	n.call()
+	n.loadLock()
+	if until < n.Now {
+		return fmt.Sprintf("late %d", n.Now)
+	}
+	n.Put(n.Alive(client), sent, grantMax)
+	entry := oldest.Owner + " " + oldest.Desc
+	if !n.there(Lock) || n.Keys[Lock].Set != nil || n.tokenOf(oldest.Owner, entry) > 0 || n.place(entry) == 0 {
+		return fmt.Sprintf("%d s", n.Now)
+	}
+	return fmt.Sprintf("%d %d", n.Now, n.remains(Lock))
 }
 
 // Confirm is the confirm script.
@@ -300,7 +313,7 @@ func (n *Name) Confirm(owner string, token, ttl, minHold int64) string {
 	if minHold > 0 {
 		n.close(owner, minHold)
 	}
-	return "ok"
+	return fmt.Sprintf("ok %d", n.floor(token))
 }
 
 // Renew is the renew script.
@@ -324,7 +337,7 @@ func (n *Name) Resize(limit string, version int64) string {
 	}
 	if version > number(last) {
 		n.Put(resized, fmt.Sprintf("%s %d", limit, version), n.Retention)
-		n.advance(false)
+		n.advance()
 	}
 	return "ok "
 }
@@ -353,16 +366,19 @@ func (n *Name) Break(reason, only string) string {
 		return "gone"
 	}
 	token := n.issue()
-	n.advance(true)
-	return fmt.Sprintf("broken %d", token)
+	n.advance()
+	return fmt.Sprintf("broken %d ", token)
 }
 
 // Adopt is the adopt script. h is the acquisition.
 func (n *Name) Adopt(q Request, h Holder) string {
 	n.call()
 	n.begin()
-	if q.Until < n.Now || n.there(left+q.Owner) {
+	if q.Until < n.Now {
 		return fmt.Sprintf("late %d", n.Now)
+	}
+	if n.there(left + q.Owner) {
+		return fmt.Sprintf("ended %d", n.Now)
 	}
 	r, _ := read(q.Owner + " " + q.Desc)
 	token, floor := n.tokenOf(r.owner, r.entry), int64(0)
@@ -384,9 +400,6 @@ func (n *Name) Adopt(q Request, h Holder) string {
 		n.release(h.Owner, h.Token)
 		n.mark(h.Owner, "", 0)
 		token, floor = n.addHolder(r, r.ttl)
-		if n.Delete(sleeps) {
-			n.advise(n.waiting(), r.ttl, map[string]bool{})
-		}
 	}
 	return fmt.Sprintf("granted %d %d %d", n.Now, token, floor)
 }

@@ -34,14 +34,13 @@ type Key struct {
 // The keys of the name "n". Keys of a client or an owner continue with its id.
 const (
 	Lock    = "lock:n"
-	Fence   = "fencelock:1:fence:{lock:n}"
-	Queue   = "fencelock:1:queue:{lock:n}"
-	alive   = "fencelock:1:alive:{lock:n}:"
-	sleeps  = "fencelock:1:sleeps:{lock:n}"
-	closed  = "fencelock:1:closed:{lock:n}"
-	left    = "fencelock:1:left:{lock:n}:"
-	resized = "fencelock:1:limit:{lock:n}"
-	batched = "fencelock:1:batch:"
+	Fence   = "fencelock:2:fence:{lock:n}"
+	Queue   = "fencelock:2:queue:{lock:n}"
+	alive   = "fencelock:2:alive:" // on a Cluster also the tag
+	closed  = "fencelock:2:closed:{lock:n}"
+	left    = "fencelock:2:left:{lock:n}:"
+	resized = "fencelock:2:limit:{lock:n}"
+	batched = "fencelock:2:batch:"
 	Marker  = "fencelock:incarnation"
 )
 
