@@ -135,7 +135,7 @@ var rooms = []room{
 		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
 		"pglock", "recordlock", "redislock", "redlock", "s3records", "sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
-	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys"}},
+	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys", "golang.org/x/term"}},
 	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
