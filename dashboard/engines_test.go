@@ -32,6 +32,9 @@ func TestEngines(t *testing.T) {
 			}
 			release(t, one, first)
 			next := <-second
+			if errs := two.Renew(t.Context(), []driver.Lease{next}); errs[0] != nil { // a hand-over begins with a short lease
+				t.Error(errs[0])
+			}
 			r = w.until(t, func(r row) bool { return len(r.Holders) == 1 && r.Holders[0].Owner == next.Owner && r.Waiting == 0 })
 			if len(r.Strip) != 2 || r.Strip[0].To == 0 || r.Strip[1].To != 0 {
 				t.Errorf("%+v", r.Strip)
