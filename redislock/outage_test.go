@@ -171,7 +171,7 @@ func TestSilentMasterDelaysOnlyItsNames(t *testing.T) {
 		all.Wait()
 		c.Nodes()[frozen].Thaw(t)
 		t.Logf("%s: %d turns in %v, of which %v in slow ones", client, calls, total, late)
-		if late > total/4 {
+		if late > total/2 { // when the master delayed all names, it was more than 70 %; a busy machine has slow turns
 			t.Errorf("%s: %v of %v were spent in turns of more than %v", client, late, total, slow)
 		}
 	}
