@@ -26,10 +26,10 @@ func (a *app) await(take func(context.Context) (*fencelock.Lock, error), undo fu
 	signals := supervise.Forwarded()
 	stop()
 	if ended := endedBy(ctx); ended != nil {
-		if err == nil && undo != nil {
-			undo(ended)
-		}
 		if err == nil {
+			if undo != nil {
+				undo(ended)
+			}
 			lock.Release() // nothing was started; if this fails, the lease expires
 		}
 		return nil, nil, ended

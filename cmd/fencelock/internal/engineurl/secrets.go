@@ -56,7 +56,8 @@ func explain(err error, hide secrets, where, config string) error {
 }
 
 // secretParts matches the parts of a URL that may contain a password: the user, unless it is the
-// placeholder "[user:password@]", and parameters. It is compiled on first use, since most runs of the command have no error.
+// placeholder "[user:password@]", and parameters. It is compiled on first use, since most runs of the
+// command have no error.
 var secretParts = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(//)[^\s[]\S*(@)|([?&][\w-]*(?:pass|password|passwd|pwd|secret|token)=)[^\s&"']*`)
 })

@@ -97,7 +97,7 @@ func Exec(path string, args, env []string) error {
 const shell = "/bin/sh"
 
 // isScript reports whether the kernel has refused a file that a shell can run: a script without #!.
-// As in shells, what has a zero byte near its begin is a program for another machine.
+// As in shells, what has a zero byte near its beginning is a program for another machine.
 func isScript(path string, err error) bool {
 	if !errors.Is(err, unix.ENOEXEC) {
 		return false
