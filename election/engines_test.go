@@ -52,11 +52,12 @@ func TestRanksOnRealEngines(t *testing.T) {
 			client := connect(t)
 			c := court{terms: make(chan int, 100)}
 			end := map[int]func(){}
-			for _, rank := range []int{3, 2, 1} {
+			end[3] = c.begin(t, client(), 3)
+			c.wantLeader(t, 3) // before a better candidate waits: a holder whose term has not begun gives way to it
+			for n, rank := range []int{2, 1} {
 				end[rank] = c.begin(t, client(), rank)
-				waitQueued(t, client(), len(end)-1)
+				waitQueued(t, client(), n+1)
 			}
-			c.wantLeader(t, 3)
 			c.wantLeader(t, 1) // after the settle time
 			end[0] = c.begin(t, client(), 0)
 			c.wantLeader(t, 0)
