@@ -19,6 +19,8 @@ for file in "$1"/data/postmaster.pid "$1"/pgbouncer.pid; do
 	case $(ps -ww -o args= -p "$pid") in *"$1"*) ;; *) continue ;; esac
 	kill -STOP "$pid"
 	kill -KILL $(pgrep -P "$pid") "$pid"
+	set -- "$1" $(sed -n 7p "$file")
+	test -z "$3" || ipcrm -m "$3"
 done`}
 
 func newHome(t hosttest.TB, what string) hosttest.Home {

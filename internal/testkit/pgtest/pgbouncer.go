@@ -20,10 +20,11 @@ import (
 // PgBouncer is a connection pooler for one test, in front of a [Postgres]. It ends with the test or
 // the test binary.
 type PgBouncer struct {
-	home hosttest.Home
-	port int
-	cmd  *exec.Cmd
-	gone chan struct{} // closed when it has ended
+	home     hosttest.Home
+	port     int
+	database string
+	cmd      *exec.Cmd
+	gone     chan struct{} // closed when it has ended
 }
 
 // StartPgBouncer starts a pooler in front of p with a pool mode: "session", "transaction" or
@@ -37,7 +38,7 @@ func StartPgBouncer(t hosttest.TB, p *Postgres, mode string, settings ...string)
 			t.Fatal("pgbouncer is missing; on Debian: apt-get install pgbouncer")
 		}
 	}
-	b := &PgBouncer{home: newHome(t, "pgbouncer")}
+	b := &PgBouncer{home: newHome(t, "pgbouncer"), database: p.database}
 	t.Cleanup(func() { b.discard(t) })
 	b.home.Launch(t, func(port int) error {
 		b.port = port
@@ -75,9 +76,9 @@ func (b *PgBouncer) Dir() string { return b.home.Dir }
 
 func (b *PgBouncer) file() string { return filepath.Join(b.home.Dir, "pgbouncer.ini") }
 
-// DSN returns the URL of the database postgres behind the pooler.
+// DSN returns the URL of the database behind the pooler.
 func (b *PgBouncer) DSN() string {
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", b.port)
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", b.port, b.database)
 }
 
 // Stop ends the pooler immediately; its clients' connections are closed.

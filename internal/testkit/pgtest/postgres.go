@@ -27,9 +27,12 @@ const patience = hosttest.Patience
 
 // Postgres is a PostgreSQL server for one test: a cluster of its own, on a free port of the
 // loopback interface, with trust authentication. It ends with the test or the test binary. Its
-// methods are not safe for concurrent use, except DSN, As, Port and Command.
+// methods are not safe for concurrent use, except DSN, As, Port and Command. One that Database
+// returns is a database of a server that tests share.
 type Postgres struct {
 	home     hosttest.Home
+	database string
+	shared   bool // other tests use the server, so nothing may stop, freeze or configure it
 	port     int
 	settings []string
 	env      []string // of the server, beside the home's
@@ -69,13 +72,18 @@ func startCopy(t hosttest.TB, which string, c *hosttest.Clock, settings []string
 }
 
 func newPostgres(home hosttest.Home, settings []string) *Postgres {
-	return &Postgres{home: home, settings: settings, admin: make(chan *pgconn.PgConn, 1)}
+	return &Postgres{home: home, database: "postgres", settings: settings, admin: make(chan *pgconn.PgConn, 1)}
 }
 
 // launch starts a new server on its data, on a free port, for the first time.
 func (p *Postgres) launch(t hosttest.TB) {
 	t.Helper()
 	t.Cleanup(func() { p.discard(t) })
+	p.onFreePort(t)
+}
+
+func (p *Postgres) onFreePort(t hosttest.TB) {
+	t.Helper()
 	p.home.Launch(t, func(port int) error {
 		p.port = port
 		return p.start(t)
@@ -97,6 +105,9 @@ func (p *Postgres) start(t hosttest.TB) error {
 	p.cmd.Env = append(p.cmd.Env, p.env...)
 	p.gone = p.home.Run(t, p.cmd)
 	return p.home.Await(t, p.gone, func() bool {
+		if !p.saysReady() {
+			return false
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		conn, err := pgconn.Connect(ctx, p.DSN())
@@ -107,12 +118,24 @@ func (p *Postgres) start(t hosttest.TB) error {
 	})
 }
 
-// DSN returns the URL of the database postgres for the superuser postgres.
+// saysReady reports whether the postmaster has written to its file that it lets clients in. To ask
+// it by connecting costs it a process each time.
+func (p *Postgres) saysReady() bool {
+	b, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
+	lines := strings.Split(string(b), "\n")
+	if err != nil || len(lines) < 8 || lines[0] != strconv.Itoa(p.PID()) {
+		return false
+	}
+	state := strings.TrimSpace(lines[7])
+	return state == "ready" || state == "standby"
+}
+
+// DSN returns the URL of the database for the superuser postgres.
 func (p *Postgres) DSN() string { return p.As("postgres") }
 
-// As returns the URL of the database postgres for another role.
+// As returns the URL of the database for another role.
 func (p *Postgres) As(role string) string {
-	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/postgres?sslmode=disable", role, p.port)
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", role, p.port, p.database)
 }
 
 // Port returns the TCP port on 127.0.0.1. It stays the same after a restart.
@@ -127,7 +150,7 @@ func (p *Postgres) Command(t hosttest.TB, name string, args ...string) *exec.Cmd
 	t.Helper()
 	cmd := exec.Command(pgProgram(t, name), args...)
 	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGPORT="+strconv.Itoa(p.port),
-		"PGUSER=postgres", "PGDATABASE=postgres", "PGSSLMODE=disable")
+		"PGUSER=postgres", "PGDATABASE="+p.database, "PGSSLMODE=disable")
 	return cmd
 }
 

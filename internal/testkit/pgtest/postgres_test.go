@@ -5,6 +5,9 @@ package pgtest_test
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,17 +109,18 @@ func TestPostgresStandby(t *testing.T) {
 	}
 }
 
-// A test binary that is killed leaves neither servers nor files behind.
+// A test binary that is killed leaves neither servers nor files nor shared memory behind.
 func TestPostgresDiesWithTheBinary(t *testing.T) {
 	t.Parallel()
 	fields := strings.Fields(hosttest.Orphan(t, func() string {
 		p := pgtest.StartPostgres(t)
 		b := pgtest.StartPgBouncer(t, p, "session")
-		said := p.Dir() + " " + b.Dir() + " " + p.DSN()
+		common := pgtest.Database(t)
+		said := strings.Join([]string{p.Dir(), b.Dir(), common.Dir(), p.DSN(), common.DSN(), segment(t, p), segment(t, common)}, " ")
 		p.Freeze(t)
 		return said
 	}))
-	for _, dir := range fields[:2] {
+	for _, dir := range fields[:3] {
 		for range 600 {
 			if _, err := os.Stat(dir); os.IsNotExist(err) {
 				break
@@ -127,10 +131,31 @@ func TestPostgresDiesWithTheBinary(t *testing.T) {
 			t.Errorf("%s is still there: %v", dir, err)
 		}
 	}
-	if conn, err := pgx.Connect(t.Context(), fields[2]); err == nil {
-		_ = conn.Close(t.Context())
-		t.Error("the server outlived the test binary")
+	for _, dsn := range fields[3:5] {
+		if conn, err := pgx.Connect(t.Context(), dsn); err == nil {
+			_ = conn.Close(t.Context())
+			t.Error("the server outlived the test binary")
+		}
 	}
+	segments, err := exec.Command("ipcs", "-m").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range fields[5:] {
+		if slices.Contains(strings.Fields(string(segments)), id) {
+			t.Errorf("the shared memory %s is still there", id)
+		}
+	}
+}
+
+// segment returns the number of a server's shared memory.
+func segment(t *testing.T, p *pgtest.Postgres) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(p.Dir(), "data", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(strings.Split(string(b), "\n")[6])[1]
 }
 
 // TestPostgresFreezesOneBackend: the others live.

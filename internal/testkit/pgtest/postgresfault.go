@@ -26,6 +26,7 @@ func (p *Postgres) Stop(t hosttest.TB) {
 // Restart stops the server if it runs, and starts it again on the same port.
 func (p *Postgres) Restart(t hosttest.TB) {
 	t.Helper()
+	p.mustBeOwn(t)
 	if p.runs() {
 		p.Stop(t)
 	}
@@ -46,6 +47,7 @@ func (p *Postgres) Crash(t hosttest.TB) {
 // connections are closed. Restart starts it again.
 func (p *Postgres) Kill(t hosttest.TB) {
 	t.Helper()
+	p.mustBeOwn(t)
 	if !p.runs() {
 		return
 	}
@@ -65,6 +67,7 @@ func (p *Postgres) Kill(t hosttest.TB) {
 // connections stay open and are not answered.
 func (p *Postgres) Freeze(t hosttest.TB) {
 	t.Helper()
+	p.mustBeOwn(t)
 	p.signal(t, syscall.SIGSTOP, p.PID())
 	p.waitFor(t, "T", p.PID())
 	children := p.children()
@@ -75,6 +78,7 @@ func (p *Postgres) Freeze(t hosttest.TB) {
 // Thaw resumes a frozen server.
 func (p *Postgres) Thaw(t hosttest.TB) {
 	t.Helper()
+	p.mustBeOwn(t)
 	p.signal(t, syscall.SIGCONT, p.children()...)
 	p.signal(t, syscall.SIGCONT, p.PID())
 }
@@ -83,6 +87,7 @@ func (p *Postgres) Thaw(t hosttest.TB) {
 // ThawBackend, Thaw and the end of the test resume it.
 func (p *Postgres) FreezeBackend(t hosttest.TB, backend uint32) {
 	t.Helper()
+	p.mustBeOwn(t) // the backend may hold a latch that all need
 	p.signal(t, syscall.SIGSTOP, int(backend))
 	p.waitFor(t, "TZ", int(backend))
 }
@@ -101,9 +106,18 @@ func (p *Postgres) Terminate(t hosttest.TB, backend uint32) {
 	}
 }
 
+// mustBeOwn fails the test if others use the server too.
+func (p *Postgres) mustBeOwn(t hosttest.TB) {
+	t.Helper()
+	if p.shared {
+		t.Fatal("other tests share this server: use one of StartPostgres")
+	}
+}
+
 // end sends the postmaster a signal to shut down and waits until it has.
 func (p *Postgres) end(t hosttest.TB, how syscall.Signal) {
 	t.Helper()
+	p.mustBeOwn(t)
 	p.signal(t, how, p.PID())
 	p.waitGone(t)
 }

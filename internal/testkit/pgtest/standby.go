@@ -12,6 +12,7 @@ import (
 // Standby starts a hot standby that streams from the server and has its settings.
 func (p *Postgres) Standby(t hosttest.TB) *Postgres {
 	t.Helper()
+	p.mustBeOwn(t)
 	s := newPostgres(newHome(t, "standby"), p.settings)
 	s.home.Must(t, s.home.Command(pgProgram(t, "pg_basebackup"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", "postgres"))
@@ -95,6 +96,7 @@ func (p *Postgres) Follow(t hosttest.TB, primary *Postgres) {
 // administrator who takes a server out of service.
 func (p *Postgres) Reject(t hosttest.TB, role string) {
 	t.Helper()
+	p.mustBeOwn(t)
 	p.home.Must(t, p.home.Command("sh", "-c", `cd "$1" && { echo "host all $2 all reject"; cat pg_hba.conf; } >new.conf && mv new.conf pg_hba.conf`,
 		"sh", p.data(), role))
 	p.Exec(t, "SELECT pg_reload_conf()")
