@@ -50,7 +50,7 @@ func renewing(t testing.TB, p *proc.Process, addr string, req driver.Request, n 
 func TestTryAfterACrash(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	for _, mode := range []string{"exclusive", "shared", "limit", "waited", "fresh"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -258,7 +258,7 @@ func TestClientsWhoseClocksDiffer(t *testing.T) {
 // snapshot, and none fails.
 func TestRenewalsTakeLittleRoom(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), patient)
 	req, lost := watched(long("a"))
 	l := try(t, e, req)
@@ -289,7 +289,7 @@ func TestRenewalsTakeLittleRoom(t *testing.T) {
 // was rolled back counts for nobody.
 func TestRenewalThatDiesBeforeItsCommit(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	req, lost := watched(request("a"))
 	req.TTL = 8 * time.Second // a quarter of it is the most that a renewal takes
@@ -305,7 +305,7 @@ func TestRenewalThatDiesBeforeItsCommit(t *testing.T) {
 	go func() { renewed <- renew(e, l) }() // ends with the connection
 	eventually(t, "the renewal is under way", func() bool { return backends(t, pg, "wait_event = 'PgSleep'") == "1" })
 	refused(t, other, req)
-	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM "+activityHere+" WHERE wait_event = 'PgSleep'")
 	if err := await(t, renewed, "the end of the renewal"); err == nil {
 		t.Error("a renewal that was not committed has been acknowledged")
 	}

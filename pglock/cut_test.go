@@ -53,7 +53,7 @@ func (c *clipped) Close() error {
 func TestCutInsideAMessage(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: the holder is partitioned from the server", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	var all sync.WaitGroup
 	for _, n := range []int64{0, 1, 4, 5, 10, 20, 40, 100} {
 		var left atomic.Int64
@@ -95,7 +95,7 @@ func TestCutInsideAMessage(t *testing.T) {
 	}
 	all.Wait()
 	eventually(t, "the server has ended all sessions that were cut off", func() bool {
-		return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1") == "0"
+		return pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND objsubid = 1") == "0"
 	})
 }
 
@@ -140,7 +140,7 @@ func TestPanicsWhereverAWaitIsTold(t *testing.T) {
 	letGo(t, e, regained(t, e, req))
 	letGo(t, holder, regained(t, holder, req))
 	eventually(t, "no ticket and no lock is left", func() bool {
-		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM pg_locks WHERE objsubid = 1 AND locktype = 'advisory')") == "0"
+		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM "+locksHere+" WHERE objsubid = 1 AND locktype = 'advisory')") == "0"
 	})
 }
 
@@ -171,7 +171,7 @@ func hasOnce(t *testing.T, pg *pgtest.Postgres, w wait) {
 func TestLostAnswerOfAnAcquire(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: an answer is lost", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, pg)
 	try(t, engine(t, pg.DSN(), patient), long("the schema is there"))
 	for name, req := range lossy() {
@@ -188,7 +188,7 @@ func TestLostAnswerOfAnAcquire(t *testing.T) {
 func TestLostAnswerOfAWait(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: an answer is lost", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, pg)
 	other := engine(t, pg.DSN(), patient)
 	for name, req := range lossy() {

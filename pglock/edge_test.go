@@ -22,7 +22,7 @@ import (
 // TestNULInANote: what the server cannot store is escaped, for that lock alone.
 func TestNULInANote(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	req := request("a")
 	req.Note = "before\x00after\xff"
@@ -36,7 +36,7 @@ func TestNULInANote(t *testing.T) {
 // TestNULInAReason: the holder is told all the same.
 func TestNULInAReason(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	const reason, want = "before\x00after\xff", `before\x00after` + "\uFFFD"
 	for range 2 {
@@ -62,7 +62,7 @@ func TestNULInAReason(t *testing.T) {
 // with.
 func TestPrefixesThatAreNoText(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	for _, name := range []string{"größe", "grün", "grob"} {
 		try(t, e, request(name))
@@ -77,7 +77,7 @@ func TestPrefixesThatAreNoText(t *testing.T) {
 // TestManyTTLs: they share a few connections, and each keeps its own.
 func TestManyTTLs(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	for i := range 60 {
 		req := request(fmt.Sprint("lock", i))
@@ -87,7 +87,7 @@ func TestManyTTLs(t *testing.T) {
 			t.Errorf("a TTL of %v: %v, %v", req.TTL, g.TTL, err)
 		}
 	}
-	if got := number(t, pg, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock'"); got > 5 {
+	if got := number(t, pg, "SELECT count(*) FROM "+activityHere+" WHERE application_name = 'fencelock'"); got > 5 {
 		t.Errorf("60 TTLs have %d connections", got)
 	}
 }
@@ -95,7 +95,7 @@ func TestManyTTLs(t *testing.T) {
 // TestContextsShorterThanADial: a connection is opened for whoever comes next.
 func TestContextsShorterThanADial(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil { // which takes its time, too
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestReleaseInAFullLockTable(t *testing.T) {
 	if _, err := hog.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil { // at once, as a Close is not
 		t.Fatal(err)
 	}
-	if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE objsubid = 1 AND ((classid::bigint << 32) | objid::bigint) = hashtextextended('a', 0)"); got != "0" {
+	if got := pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE objsubid = 1 AND ((classid::bigint << 32) | objid::bigint) = hashtextextended('a', 0)"); got != "0" {
 		t.Errorf("the server has %s locks of a released name", got)
 	}
 	other := engine(t, pg.DSN(), nil)
@@ -210,7 +210,7 @@ func TestWaitsDoNotStopVacuum(t *testing.T) {
 	second := queueUp(t, t.Context(), last, waits)
 	before := number(t, pg, "SELECT txid_current()")
 	eventually(t, "no snapshot is older than the wait before the last", func() bool {
-		return number(t, pg, "SELECT coalesce(min(backend_xmin::text::bigint), 9223372036854775807) FROM pg_stat_activity WHERE application_name = 'fencelock'") > before
+		return number(t, pg, "SELECT coalesce(min(backend_xmin::text::bigint), 9223372036854775807) FROM "+activityHere+" WHERE application_name = 'fencelock'") > before
 	})
 	stop()
 	release(t, holder, l)

@@ -4,12 +4,10 @@ package pglock_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,13 +67,13 @@ func TestExam(t *testing.T) {
 	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
 	verdict.Is(t, "PostgreSQL: the holder is partitioned from the server", verdict.Safe)
 	verdict.Is(t, "PostgreSQL: a waiter dies", verdict.Safe)
-	common := pgtest.StartCluster(t, "max_connections=200")
 	examtest.Parallel(t, drivertest.Suite{World: func(t testing.TB) drivertest.World {
-		w := &world{pg: common, engine: engineOf(t.Name())}
+		w := &world{engine: engineOf(t.Name())}
 		if w.alone = slices.Contains(alone, path.Base(t.Name())); w.alone {
-			w.pg = pgtest.StartCluster(t)
+			w.pg = pgtest.StartPostgres(t)
+		} else {
+			w.pg = pgtest.Database(t)
 		}
-		w.dsn = database(t, w.pg)
 		return w
 	}})
 }
@@ -92,25 +90,14 @@ func engineOf(name string) string {
 	return "patient"
 }
 
-var databases atomic.Int64
-
-// database creates a database and returns its URL.
-func database(t testing.TB, pg *pgtest.Postgres) string {
-	t.Helper()
-	name := fmt.Sprintf("exam%d", databases.Add(1))
-	pg.Exec(t, "CREATE DATABASE "+name+" TEMPLATE template0")
-	return strings.Replace(pg.DSN(), "/postgres?", "/"+name+"?", 1)
-}
-
 // world is a database.
 type world struct {
 	pg     *pgtest.Postgres
 	alone  bool // nobody else uses the server
-	dsn    string
 	engine string
 }
 
-func (w *world) Client(t testing.TB) drivertest.Client { return proc.Start(t, w.engine, w.dsn) }
+func (w *world) Client(t testing.TB) drivertest.Client { return proc.Start(t, w.engine, w.pg.DSN()) }
 
 func (w *world) Restart(t testing.TB) { w.server(t).Restart(t) }
 func (w *world) Cut(t testing.TB)     { w.server(t).Freeze(t) }

@@ -40,7 +40,7 @@ func watched(req driver.Request) (driver.Request, <-chan error) {
 
 func TestTerminatedBackendIsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req, lost := watched(shortRequest("a"))
 	l := try(t, e, req)
@@ -75,14 +75,14 @@ func TestTerminatedBackendIsNoticedAtOnce(t *testing.T) {
 
 func TestTerminatedWaiterQueuesAgain(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
 	l := try(t, e, req)
 	stop := beat(t, e, l)
 	waiter := queueUp(t, t.Context(), other, req)
 	for range 3 {
-		pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'")
+		pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM "+activityHere+" WHERE wait_event = 'advisory'")
 		eventually(t, "the waiter is back in the server", func() bool { return backends(t, pg, "wait_event = 'advisory'") == "1" })
 	}
 	stop()
@@ -233,7 +233,7 @@ func TestSilentServer(t *testing.T) {
 
 func TestCancelledWaitsLeaveOtherLocksAlone(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req, lost := watched(request("mine"))
 	mine := try(t, e, req)
@@ -261,7 +261,7 @@ func TestCancelledWaitsLeaveOtherLocksAlone(t *testing.T) {
 		_, _ = e.Acquire(ended, request("none"))
 	}
 	eventually(t, "no waiter is left", func() bool {
-		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM pg_locks WHERE NOT granted)") == "0"
+		return pg.Query(t, "SELECT (SELECT count(*) FROM fencelock.queued) + (SELECT count(*) FROM "+locksHere+" WHERE NOT granted)") == "0"
 	})
 	stop()
 	end()
@@ -282,7 +282,7 @@ func TestCancelledWaitsLeaveOtherLocksAlone(t *testing.T) {
 // neither locks nor turns behind.
 func TestContextsThatEndAnyTime(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	mine := try(t, e, request("mine"))
 	for i := range 300 {

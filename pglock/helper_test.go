@@ -142,11 +142,18 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// What the database of a query has of the server's lists of sessions and locks: other tests may use
+// the server too.
+const (
+	activityHere = "(SELECT * FROM pg_stat_activity WHERE datname = current_database()) AS pg_stat_activity"
+	locksHere    = "(SELECT * FROM pg_locks WHERE pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())) AS pg_locks"
+)
+
 // backends returns the server processes of engines that a condition on
 // pg_stat_activity chooses, as one text.
 func backends(t testing.TB, pg *pgtest.Postgres, condition string) string {
 	t.Helper()
-	return pg.Query(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock' AND "+condition)
+	return pg.Query(t, "SELECT count(*) FROM "+activityHere+" WHERE application_name = 'fencelock' AND "+condition)
 }
 
 // holder returns the server process that holds a name.
@@ -154,7 +161,7 @@ func holder(t testing.TB, pg *pgtest.Postgres, name string) uint32 {
 	t.Helper()
 	var pid uint32
 	conn := pg.Connect(t)
-	err := conn.QueryRow(t.Context(), `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+	err := conn.QueryRow(t.Context(), `SELECT pid FROM `+locksHere+` WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 		AND (classid::bigint << 32 | objid::bigint) = hashtextextended($1, 0)`, name).Scan(&pid)
 	if err != nil {
 		t.Fatalf("who holds %q: %v", name, err)

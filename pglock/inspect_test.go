@@ -56,7 +56,7 @@ func TestInspectLeavesNothing(t *testing.T) {
 	}
 	eventually(t, "all connections are closed", func() bool {
 		var open int
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock'").Scan(&open)
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+activityHere+" WHERE application_name = 'fencelock'").Scan(&open)
 		return err == nil && open == 0
 	})
 }

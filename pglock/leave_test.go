@@ -21,7 +21,7 @@ import (
 func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: an answer is lost", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	req := shared(long("a"), 0)
 	req.TTL = 20 * time.Second // a lock that stays behind is free by then
@@ -47,7 +47,7 @@ func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 			t.Fatal(w.err)
 		}
 		open()
-		if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"); got != "1" {
+		if got := pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND objsubid = 1"); got != "1" {
 			t.Fatalf("the server has %s locks of a name with one holder", got)
 		}
 		if g, err := other.Acquire(t.Context(), request("a")); err == nil {
@@ -69,7 +69,7 @@ func TestSharedReleaseThatFailsAfterItsUnlock(t *testing.T) {
 // row for a while. A waiter is granted soon after the row is deleted, not after the lease.
 func TestReleaseThatDeletesItsRowLater(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	keeps := try(t, e, long("keeps the session"))
 	req := shared(long("a"), 0)
@@ -88,7 +88,7 @@ func TestReleaseThatDeletesItsRowLater(t *testing.T) {
 // waiter is notified.
 func TestWaiterOfARowThatIsDeletedLater(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	other.LookAtRowsEvery(time.Hour)
 	keeps := try(t, e, long("keeps the session"))
@@ -109,7 +109,7 @@ func TestWaiterOfARowThatIsDeletedLater(t *testing.T) {
 // lock behind, although the server does not let it delete its row.
 func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	req := shared(request("a"), 0)
 	req.TTL = 10 * time.Second
@@ -124,7 +124,7 @@ func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {
 		t.Fatal("a minimum hold that could not be written down was granted")
 	}
 	eventually(t, "the server has no lock of the name", func() bool {
-		return pg.Query(t, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+		return pg.Query(t, `SELECT count(*) FROM `+locksHere+` WHERE locktype = 'advisory' AND objsubid = 1
 			AND (classid::bigint << 32 | objid::bigint) = hashtextextended('a', 0)`) == "0"
 	})
 	if err := renew(e, l); err != nil {
@@ -136,7 +136,7 @@ func TestWithdrawnSharedGrantThatCannotLeave(t *testing.T) {
 // being written down leaves the name open, though the server may write that later.
 func TestAGrantGivenBackLeavesNoMinimumHold(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), patient)
 	req := long("name")
 	req.MinHold = time.Millisecond
@@ -175,7 +175,7 @@ func TestAGrantGivenBackLeavesNoMinimumHold(t *testing.T) {
 func interrupt(t *testing.T, pg *pgtest.Postgres) {
 	t.Helper()
 	eventually(t, "a statement waits for a table, and is cancelled", func() bool {
-		return pg.Query(t, `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+		return pg.Query(t, `SELECT count(pg_cancel_backend(pid)) FROM `+activityHere+`
 			WHERE application_name = 'fencelock' AND wait_event = 'relation'`) != "0"
 	})
 }
@@ -184,7 +184,7 @@ func interrupt(t *testing.T, pg *pgtest.Postgres) {
 // seat is free when that has passed, though its process goes on.
 func TestSeatOfAReleaseThatIsInterrupted(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)
 	keeps := try(t, e, long("keeps the session"))
 	req := shared(long("a"), 1)
@@ -215,7 +215,7 @@ func TestSeatOfAReleaseThatIsInterrupted(t *testing.T) {
 // ticket cannot be taken back just then. Nobody waits behind it for as long as its process lives.
 func TestTicketOfAWaitThatIsInterrupted(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	holds := engine(t, pg.DSN(), patient)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: patient.MaxTTL, MaxWaiters: 1})
 	keeps := try(t, e, long("keeps the session"))

@@ -139,7 +139,7 @@ func register(t *testing.T, pg *pgtest.Postgres, behind string) (wait string) {
 // TestMaxTTLBeyondTheServers: PostgreSQL has no such timeouts. Every request is refused at once.
 func TestMaxTTLBeyondTheServers(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	for _, cfg := range []*pglock.Config{{MaxTTL: 2147483648 * time.Millisecond}, {Timeout: 2147483648 * time.Millisecond}} {
 		e := engine(t, pg.DSN(), cfg)
 		_, errAcquire := e.Acquire(t.Context(), request("a"))
@@ -184,7 +184,7 @@ func TestPoolerLeavesNoSetting(t *testing.T) {
 				t.Errorf("%v: the application's connection has search_path %s, synchronous_commit %s, lock_timeout %s, %v", settings, path, commit, timeout, err)
 			}
 		}
-		if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); got != "0" {
+		if got := pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory'"); got != "0" {
 			t.Errorf("%v: %s advisory locks are left", settings, got)
 		}
 		bouncer.Stop(t)

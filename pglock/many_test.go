@@ -69,7 +69,7 @@ func TestThousandsOfLocksOnTwoConnections(t *testing.T) {
 	eventually(t, "no holder is left in the table", func() bool {
 		return pg.Query(t, "SELECT count(*) FROM fencelock.held WHERE owner IS NOT NULL") == "0"
 	})
-	if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"); got != "0" {
+	if got := pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND objsubid = 1"); got != "0" {
 		t.Errorf("%s locks are left in the server", got)
 	}
 }
@@ -138,7 +138,7 @@ func TestLockTableIsNotFilled(t *testing.T) {
 
 func TestManyGoroutinesWaitOnOneConnection(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("busy")
 	l := try(t, holder, req)
@@ -172,7 +172,7 @@ func TestManyGoroutinesWaitOnOneConnection(t *testing.T) {
 // the queue like any other.
 func TestMoreWaitsThanConnections(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	holder, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), &pglock.Config{MaxWaiters: 1})
 	first, second := try(t, holder, request("first")), try(t, holder, request("second"))
 	w := queueUp(t, t.Context(), e, request("first"))
@@ -200,7 +200,7 @@ func TestMoreWaitsThanConnections(t *testing.T) {
 // and gets a seat that comes free, and one that comes with a new limit.
 func TestWhoIsNextForASeatLooksInTheServer(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	holder, sharer := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := shared(request("seats"), 1)
 	l := try(t, holder, req)
@@ -210,7 +210,7 @@ func TestWhoIsNextForASeatLooksInTheServer(t *testing.T) {
 	} {
 		w := queueUp(t, t.Context(), sharer, req)
 		eventually(t, "the request looks, and has no lock", func() bool {
-			return pg.Query(t, `SELECT count(*) FROM pg_stat_activity a WHERE wait_event = 'PgSleep' AND NOT EXISTS (SELECT FROM pg_locks l
+			return pg.Query(t, `SELECT count(*) FROM pg_stat_activity a WHERE datname = current_database() AND wait_event = 'PgSleep' AND NOT EXISTS (SELECT FROM pg_locks l
 				WHERE l.pid = a.pid AND l.locktype = 'advisory' AND (l.objsubid = 1 OR l.classid = 1717923428))`) == "1"
 		})
 		if err := open(); err != nil {

@@ -71,7 +71,7 @@ func TestSchemaWithoutData(t *testing.T) {
 // TestSchemaMadeAnew: dropped and created again within a moment, it goes on counting.
 func TestSchemaMadeAnew(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	var last int64
 	for range 5 {
 		e := engine(t, pg.DSN(), nil)
@@ -136,7 +136,7 @@ func TestSchemaDuringADump(t *testing.T) {
 // requests fail or wait; afterwards all goes on.
 func TestExclusiveTableLocks(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	req.TTL = 8 * time.Second
@@ -192,7 +192,7 @@ func lockTables(t *testing.T, conn *pgx.Conn) pgx.Tx {
 // of before are neither asked for functions that are gone nor waited for.
 func TestSchemaDroppedWhileInUse(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), patient)
 	l := try(t, e, long("a"))
 	pg.Exec(t, "DROP SCHEMA fencelock CASCADE")
@@ -217,7 +217,7 @@ func TestSchemaDroppedWhileInUse(t *testing.T) {
 // TestNumbersOfSessions: those that somebody has are passed over.
 func TestNumbersOfSessions(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	conn := pg.Connect(t)
 	mustExec(t, conn, "SELECT pg_advisory_lock(1717923430, id) FROM generate_series(1, 1000) id")
 	e := engine(t, pg.DSN(), nil)
@@ -298,7 +298,7 @@ func TestSweepOfOlderFunctions(t *testing.T) {
 // TestInitOfAnOlderProgram: it leaves the functions of a later one.
 func TestInitOfAnOlderProgram(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
 	pg.Exec(t, "COMMENT ON SCHEMA fencelock IS 'functions of revision 999'", "DROP FUNCTION fencelock.sweep_page")
 	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
@@ -310,7 +310,7 @@ func TestInitOfAnOlderProgram(t *testing.T) {
 // TestFunctionsThatCannotBeReplaced: a program works with those of an earlier one.
 func TestFunctionsThatCannotBeReplaced(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
 	olderFunctions(t, pg)
 	pg.Exec(t, "CREATE FUNCTION fencelock.sweep_page(integer, bigint, text) RETURNS integer LANGUAGE sql AS 'SELECT 1'")

@@ -16,13 +16,13 @@ import (
 // opened again by the next renewal.
 func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	l := try(t, e, req)
 	eventually(t, "the own connection is open", func() bool { return backends(t, pg, "true") == "2" })
 	locks := fmt.Sprint("pid <> ", holder(t, pg, "a"))
-	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock' AND "+locks)
+	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM "+activityHere+" WHERE application_name = 'fencelock' AND "+locks)
 	eventually(t, "there is another connection", func() bool {
 		if err := renew(e, l); err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestNotificationsDoNotKeepAFrozenHolder(t *testing.T) {
 // and what processes left behind when they died is removed by others.
 func TestNothingPilesUp(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), &pglock.Config{MaxTTL: 2 * time.Second})
 	for i := range 5 {
 		req := request("a")

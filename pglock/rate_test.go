@@ -36,7 +36,7 @@ func taking(t *testing.T, e *pglock.Engine, take driver.RateTake) driver.RateTak
 // TestRateFunctions: the functions do what package gcra does.
 func TestRateFunctions(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	if err := engine(t, pg.DSN(), nil).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func (f rateFunctions) Kept(key string) (s gcra.State, err error) {
 // time, and no others.
 func TestRateSweep(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	first := taking(t, e, hourly("busy|1", 4))
 	pg.Exec(t, `INSERT INTO fencelock.rate SELECT 'idle|' || n, fencelock.micros() - 10, 5 FROM generate_series(1, 2500) n`)

@@ -51,7 +51,7 @@ func TestRecordsAreTheirOwners(t *testing.T) {
 // of it, and none that has expired again.
 func TestSwapWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, pg)
 	mine, others := engine(t, dsn, nil).Records(), engine(t, pg.DSN(), nil).Records()
 	first, err := mine.Swap(t.Context(), "a", []byte("one"), "", 0)
@@ -152,7 +152,7 @@ func TestSwapWithoutItsStandby(t *testing.T) {
 // and swaps are made in between.
 func TestListOfManyRecords(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, pg)
 	r, others := engine(t, dsn, nil).Records(), engine(t, pg.DSN(), nil).Records()
 	version, err := others.Swap(t.Context(), "kept", nil, "", 0)
@@ -181,7 +181,7 @@ func TestListOfManyRecords(t *testing.T) {
 // TestExpiredRecordsAreSwept: rows that expired some time ago go, and no others.
 func TestExpiredRecordsAreSwept(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	if _, err := engine(t, pg.DSN(), nil).Records().Swap(t.Context(), "kept", nil, "", time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func dropSchema(t *testing.T, pg *pgtest.Postgres) {
 // request. Where a table alone is gone a person must mend it.
 func TestTablesAreMadeAnew(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	r := e.Records()
 	for range 2 {
@@ -236,7 +236,7 @@ func TestTablesAreMadeAnew(t *testing.T) {
 // TestRowLocks: somebody's locks on the rows of some records and rates hold up those alone.
 func TestRowLocks(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	r := e.Records()
 	version, err := r.Swap(t.Context(), "a", []byte("value"), "", 0)
@@ -296,7 +296,7 @@ func TestRowLocks(t *testing.T) {
 // TestSweepOfManyRecords: the sweep keeps up with any number of records that expire.
 func TestSweepOfManyRecords(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	must(t, e.Init(t.Context()))
 	pg.Exec(t, "INSERT INTO fencelock.record SELECT 'k' || n, 'v', '', now() - interval '1 hour' FROM generate_series(1, 5000) n")

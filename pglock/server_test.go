@@ -22,7 +22,7 @@ import (
 
 func TestHashIsTheServers(t *testing.T) {
 	t.Parallel()
-	conn := pgtest.StartPostgres(t).Connect(t)
+	conn := pgtest.Database(t).Connect(t)
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.StringN(1, 60, 512).Filter(func(s string) bool { return driver.CheckName(s) == nil }).Draw(r, "name")
 		var want int64
@@ -40,7 +40,7 @@ func TestHashIsTheServers(t *testing.T) {
 func TestForeignSessions(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: another program uses pg_advisory_lock on the same key", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	psql := pg.Connect(t)
 	says := func(sql string) bool {
@@ -78,7 +78,7 @@ func TestForeignSessions(t *testing.T) {
 
 func TestPooler(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	allow := &pglock.Config{AllowPooler: true}
 	session := pgtest.StartPgBouncer(t, pg, "session").DSN()
 	_, err := engine(t, session, nil).Acquire(t.Context(), request("a"))
@@ -145,7 +145,7 @@ func TestUnprivilegedRole(t *testing.T) {
 
 func TestFirstUseByMany(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	errs := make(chan error)
 	for range 8 {
 		e := engine(t, pg.DSN(), nil)
@@ -164,7 +164,7 @@ func TestFirstUseByMany(t *testing.T) {
 
 func TestMaxTTL(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), short)
 	req := request("a")
 	req.TTL = short.MaxTTL + 1
@@ -226,7 +226,7 @@ func TestBreakFrozenHolder(t *testing.T) {
 
 func TestBreakTellsWhy(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	req, lost := watched(request("a"))
 	l := try(t, e, req)
@@ -243,7 +243,7 @@ func TestBreakTellsWhy(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req, lost := watched(shortRequest("a"))
 	try(t, e, req)
@@ -287,7 +287,7 @@ func TestInspect(t *testing.T) {
 
 func TestNamesOnSameSession(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	for _, name := range []string{"a", "c", "b"} {
 		try(t, e, request(name))
@@ -301,7 +301,7 @@ func TestNamesOnSameSession(t *testing.T) {
 // TestCloseTellsHoldersFirst: nobody gets in before the holder has been told.
 func TestCloseTellsHoldersFirst(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	for _, req := range []driver.Request{request("a"), shared(request("b"), 0)} {
 		next, got := request(req.Name), make(chan error, 1)
@@ -325,7 +325,7 @@ func TestCloseTellsHoldersFirst(t *testing.T) {
 // then, and another one comes. That one keeps its minimum hold, and its token is the greater one.
 func TestBreakOwnerLeavesTheSuccessorAlone(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, pg)
 	e, breaks := engine(t, pg.DSN(), nil), engine(t, dsn, nil)
 	for _, step := range []string{"WHERE key = $1::bigint AND not_before > clock_timestamp()", "LEFT JOIN (SELECT l.objid"} {
@@ -384,7 +384,7 @@ func TestOtherEncodings(t *testing.T) {
 // after a break, on the same connection. It is no holder who has not let go, and loses nothing.
 func TestBreakOfAHolderWhoseProcessGoesOn(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, breaks := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), &pglock.Config{ForceBreak: true})
 	keeps, keepsLost := watched(request("keeps the session"))
 	l := try(t, e, keeps)

@@ -16,7 +16,7 @@ import (
 // server between them. One that comes while the other goes must not be left without it.
 func TestSharedHolderComesWhenAnotherGoes(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	req := shared(request("a"), 0)
 	conn := pg.Connect(t)
@@ -29,7 +29,7 @@ func TestSharedHolderComesWhenAnotherGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var locks int
-		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM `+locksHere+` WHERE locktype = 'advisory' AND objsubid = 1
 			AND (classid::bigint << 32 | objid::bigint) = hashtextextended('a', 0)`).Scan(&locks); err != nil || locks != 1 {
 			t.Fatalf("the server has %d locks of a name with one holder: %v", locks, err)
 		}
@@ -42,7 +42,7 @@ func TestSharedHolderComesWhenAnotherGoes(t *testing.T) {
 // TestSharedHolderWhoseReleaseFails: the others of its process keep their lock.
 func TestSharedHolderWhoseReleaseFails(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, other := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
 	first, second := try(t, e, shared(req, 0)), try(t, e, shared(req, 0))
@@ -60,7 +60,7 @@ func TestSharedHolderWhoseReleaseFails(t *testing.T) {
 	if err := renew(e, second); err != nil {
 		t.Fatal(err)
 	}
-	if got := pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"); got != "1" {
+	if got := pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND objsubid = 1"); got != "1" {
 		t.Errorf("the server has %s locks of a name with one holder", got)
 	}
 	release(t, e, second)
@@ -77,7 +77,7 @@ func TestSharedHolderWhoseReleaseFails(t *testing.T) {
 // neither is above the token of the other, or a guard would shut one of them out.
 func TestFloorBesideATokenThatIsNotCommitted(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	engines := []*pglock.Engine{engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient)}
 	req := shared(long("a"), 0)
 	for _, e := range engines { // their connections are open then

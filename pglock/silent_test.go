@@ -119,7 +119,7 @@ const silentLimit = 8 * time.Second
 // holds stays held, and when it is back nothing of the requests that it had is left.
 func TestSilentSession(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	p, dsn := throughProxy(t, pg)
 	e := engine(t, dsn, &pglock.Config{Timeout: time.Second})
 	kept := try(t, e, request("kept"))
@@ -179,7 +179,7 @@ func TestSilentSession(t *testing.T) {
 func TestGrantOnASilentSession(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: a grant stays unread in a frozen waiter", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	p, dsn := throughProxy(t, pg)
 	e := engine(t, dsn, &pglock.Config{Timeout: time.Second})
 	kept := try(t, e, request("kept"))

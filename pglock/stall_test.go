@@ -151,7 +151,7 @@ func TestStalledConnection(t *testing.T) {
 func TestWaiterOnASilentConnection(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: a waiter freezes", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, pg)
 	holder, e, next := engine(t, pg.DSN(), nil), engine(t, dsn, nil), engine(t, pg.DSN(), nil)
 	req := request("a")
@@ -179,7 +179,7 @@ func TestWaiterOnASilentConnection(t *testing.T) {
 func TestDeadWaitersOfACutOffHost(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: a waiter freezes", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, pg)
 	holder, next := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	req := request("a")
@@ -230,7 +230,7 @@ func TestFrozenNeighbours(t *testing.T) {
 		if g, err := e.Acquire(t.Context(), other); err == nil {
 			defer func() { _ = e.Release(context.Background(), leaseOf(other, g)) }() // its connection was frozen
 		}
-		for pid := range strings.SplitSeq(pg.Query(t, "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'fencelock' AND pid <> $1", int32(mine)), " ") {
+		for pid := range strings.SplitSeq(pg.Query(t, "SELECT string_agg(pid::text, ' ') FROM "+activityHere+" WHERE application_name = 'fencelock' AND pid <> $1", int32(mine)), " ") {
 			backend, err := strconv.ParseUint(pid, 10, 32)
 			if err != nil {
 				t.Fatal(err)

@@ -52,7 +52,7 @@ func stopped(t testing.TB, pg *pgtest.Postgres) uint32 {
 	var pid uint32
 	conn := pg.Connect(t)
 	eventually(t, "the server stands at the gate", func() bool {
-		err := conn.QueryRow(t.Context(), `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
+		err := conn.QueryRow(t.Context(), `SELECT pid FROM `+locksHere+` WHERE locktype = 'advisory' AND objsubid = 2
 			AND classid = 0 AND objid = $1 AND NOT granted`, gate).Scan(&pid)
 		return err == nil
 	})
@@ -83,7 +83,7 @@ func long(name string) driver.Request {
 func TestCutBetweenTheStepsOfAnAcquire(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	next := engine(t, pg.DSN(), nil)
 	last := spend(t, next, request("a"), 1)
 	for what, when := range map[string]string{
@@ -118,7 +118,7 @@ func TestCutBetweenTheStepsOfAnAcquire(t *testing.T) {
 func TestCutBetweenTheStepsOfARelease(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	for what, when := range map[string]string{
 		"nothing is done": "BEFORE UPDATE",
 		"the lock is given back, and not committed": "AFTER UPDATE",
@@ -136,7 +136,7 @@ func TestCutBetweenTheStepsOfARelease(t *testing.T) {
 		open()
 		pg.Exec(t, "DROP TRIGGER gate ON fencelock.held")
 		eventually(t, "the server has ended the session", func() bool {
-			return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1") == "0"
+			return pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND objsubid = 1") == "0"
 		})
 		refused(t, next, long("a"))
 		if got := pg.Query(t, "SELECT owner FROM fencelock.held WHERE name = 'a'"); got != l.Owner {
@@ -151,7 +151,7 @@ func TestCutBetweenTheStepsOfARelease(t *testing.T) {
 func TestRowOfARelease(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: an answer is lost", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, next, conn := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient), pg.Connect(t)
 	l := try(t, e, long("a"))
 	stopAt(t, pg, "held", "AFTER UPDATE")
@@ -164,7 +164,7 @@ func TestRowOfARelease(t *testing.T) {
 		taken <- wait{next, leaseOf(long("a"), g), err}
 	}()
 	eventually(t, "the next one waits for the row", func() bool {
-		return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted") == "1"
+		return pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'transactionid' AND NOT granted") == "1"
 	})
 	if len(taken) > 0 {
 		t.Error("the next one was granted before the release was committed")
@@ -185,7 +185,7 @@ func TestRowOfARelease(t *testing.T) {
 func TestRowCommittedAfterAWaitersSnapshot(t *testing.T) {
 	t.Parallel()
 	verdict.Is(t, "PostgreSQL: the holder is killed", verdict.Safe)
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e, next, conn := engine(t, pg.DSN(), patient), engine(t, pg.DSN(), patient), pg.Connect(t)
 	if err := e.Init(t.Context()); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestRowCommittedAfterAWaitersSnapshot(t *testing.T) {
 	defer cancel()
 	waiter := queueUp(t, ctx, next, long("a"))
 	eventually(t, "the waiter waits for the key", func() bool {
-		return pg.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted") == "1"
+		return pg.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted") == "1"
 	})
 	open()
 	w := await(t, acquired, "the grant")

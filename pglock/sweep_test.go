@@ -58,7 +58,7 @@ func mostLocks(ctx context.Context, t *testing.T, pg *pgtest.Postgres) (most int
 	conn := pg.Connect(t)
 	for ctx.Err() == nil {
 		var n int
-		if err := conn.QueryRow(context.WithoutCancel(ctx), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").Scan(&n); err != nil {
+		if err := conn.QueryRow(context.WithoutCancel(ctx), "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory'").Scan(&n); err != nil {
 			t.Error(err)
 			return most
 		}
@@ -111,7 +111,7 @@ func TestThousandsOfDeadSessions(t *testing.T) {
 // row, and the tokens increase.
 func TestSweepsLeaveTheLivingAlone(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
 	leaveDead(t, pg, 2000)
 	var engines []*pglock.Engine
@@ -150,7 +150,7 @@ func TestSweepsLeaveTheLivingAlone(t *testing.T) {
 // the rows of sessions that end while it works.
 func TestSweepOfAProcessThatNeverRenews(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	e.SweepEvery(time.Second)
 	release(t, e, try(t, e, request("a")))
@@ -166,7 +166,7 @@ func TestSweepOfAProcessThatNeverRenews(t *testing.T) {
 // TestSweepOfMinimumHolds: those that are over go, however many there are.
 func TestSweepOfMinimumHolds(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
 	pg.Exec(t, "INSERT INTO fencelock.minimum SELECT n, n, now() + (n % 10 - 9) * interval '1 hour' - interval '1 s' FROM generate_series(1, 5000) n",
 		"UPDATE fencelock.minimum SET not_before = now() + interval '1 hour' WHERE key % 10 = 9")
@@ -179,7 +179,7 @@ func TestSweepOfMinimumHolds(t *testing.T) {
 // TestSweepKeepsLeases: a dead holder's row is deleted when its lease has expired, and not earlier.
 func TestSweepKeepsLeases(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
 	for _, sql := range []string{
 		"INSERT INTO fencelock.beat VALUES (%[1]d, 1, now() - interval '2 minutes', %[2]d)",
@@ -207,7 +207,7 @@ func TestSweepKeepsLeases(t *testing.T) {
 // TestWaitsThatAreGivenUpLeaveNothing: no row of the request, and none of its session.
 func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	holds, e := engine(t, pg.DSN(), nil), engine(t, pg.DSN(), nil)
 	l := try(t, holds, request("a"))
 	release(t, e, try(t, e, request("b")))
@@ -234,7 +234,7 @@ func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 // TestSweepMeetsAnother: a pass goes on after another client has swept.
 func TestSweepMeetsAnother(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	must(t, engine(t, pg.DSN(), nil).Init(t.Context()))
 	leaveDead(t, pg, 500)
 	other := pg.Connect(t)

@@ -29,7 +29,7 @@ func TestManyRequestsBesideATableLock(t *testing.T) {
 	for _, table := range tables {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			pg := pgtest.StartPostgres(t)
+			pg := pgtest.Database(t)
 			e := engine(t, pg.DSN(), nil)
 			locks := fencelock.New(e, nil).With(fencelock.Options{TTL: 3 * time.Second})
 			lock, err := locks.Acquire(t.Context(), "held")
@@ -73,7 +73,7 @@ func TestManyRequestsBesideATableLock(t *testing.T) {
 // table is removed when the table is free again.
 func TestWaiterThatCannotBeUnlisted(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.StartPostgres(t)
+	pg := pgtest.Database(t)
 	e := engine(t, pg.DSN(), nil)
 	l := try(t, e, request("a"))
 	ctx, giveUp := context.WithCancel(t.Context())

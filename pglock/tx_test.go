@@ -19,7 +19,7 @@ import (
 
 func TestTxExcludes(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b := begin(""), begin("")
 		must(t, a.lock(t.Context(), "job"), a.try(t.Context(), "job")) // twice is harmless
@@ -36,11 +36,11 @@ func TestTxExcludes(t *testing.T) {
 		go func() { done <- b.lock(t.Context(), "job") }()
 		awaitWaiters(t, p, 1)
 		must(t, a.end(true), <-done)
-		if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "2" {
+		if n := p.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory'"); n != "2" {
 			t.Errorf("%s locks are held, want 2", n)
 		}
 		must(t, b.end(false))
-		if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "0" {
+		if n := p.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory'"); n != "0" {
 			t.Errorf("%s locks are left, want 0", n)
 		}
 	})
@@ -51,7 +51,7 @@ func awaitWaiters(t *testing.T, p *pgtest.Postgres, n int) {
 	t.Helper()
 	want := fmt.Sprint(n)
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(5 * time.Millisecond) {
-		if p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == want {
+		if p.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND NOT granted") == want {
 			return
 		}
 	}
@@ -60,7 +60,7 @@ func awaitWaiters(t *testing.T, p *pgtest.Postgres, n int) {
 
 func TestTxShared(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		a, b, c := begin(""), begin(""), begin("")
 		must(t, a.lock(t.Context(), "r", pglock.Shared), b.try(t.Context(), "r", pglock.Shared))
@@ -78,7 +78,7 @@ func TestTxShared(t *testing.T) {
 		go func() { done <- d.lock(t.Context(), "r", pglock.Shared) }()
 		awaitWaiters(t, p, 1)
 		must(t, c.end(true), <-done)
-		mode := p.Query(t, "SELECT mode FROM pg_locks WHERE locktype = 'advisory'")
+		mode := p.Query(t, "SELECT mode FROM "+locksHere+" WHERE locktype = 'advisory'")
 		if mode != "ShareLock" {
 			t.Errorf("the mode is %s, want ShareLock", mode)
 		}
@@ -88,7 +88,7 @@ func TestTxShared(t *testing.T) {
 // After a deadline the transaction goes on, with its own work and settings.
 func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	p.Exec(t, "CREATE TABLE work (who text)")
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for _, before := range []string{"0", "5min", "1234ms"} {
@@ -106,7 +106,7 @@ func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
 			if got, err := tx.value("SHOW lock_timeout"); err != nil || got != before {
 				t.Errorf("lock_timeout is %q, %v, want %s", got, err, before)
 			}
-			if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "2" {
+			if n := p.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory'"); n != "2" {
 				t.Errorf("%s advisory locks, want the holder's and the one taken before", n)
 			}
 			must(t, tx.end(true), holder.end(true))
@@ -120,7 +120,7 @@ func TestTxDeadlineLeavesTheTransaction(t *testing.T) {
 // A granted wait keeps the lock, since its savepoint was released, and the settings.
 func TestTxGrantLeavesTheTransaction(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for _, before := range []string{"0", "7s"} {
 			holder, tx := begin(""), begin("")
@@ -132,7 +132,7 @@ func TestTxGrantLeavesTheTransaction(t *testing.T) {
 			if got, err := tx.value("SHOW lock_timeout"); err != nil || got != before {
 				t.Errorf("lock_timeout is %q, %v, want %s", got, err, before)
 			}
-			if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"); n != "1" {
+			if n := p.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory' AND granted"); n != "1" {
 				t.Errorf("%s locks, want 1", n)
 			}
 			if err := tx.exec("RELEASE SAVEPOINT fencelock_wait"); err == nil {
@@ -146,7 +146,7 @@ func TestTxGrantLeavesTheTransaction(t *testing.T) {
 // The application's own limits end a wait as well, and leave the transaction.
 func TestTxServerLimits(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder := begin("")
 		must(t, holder.lock(t.Context(), "job"))
@@ -175,7 +175,7 @@ func TestTxServerLimits(t *testing.T) {
 // A cancelled wait ends the transaction, and says so.
 func TestTxCancelled(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder, tx := begin(""), begin("")
 		must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
@@ -206,7 +206,7 @@ func TestTxCancelled(t *testing.T) {
 // With pgx configured to cancel politely, the transaction survives a cancel too.
 func TestTxCancelledPolitely(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	config, err := pgx.ParseConfig(p.DSN())
 	must(t, err)
 	config.BuildContextWatcherHandler = politely
@@ -231,7 +231,7 @@ func TestTxCancelledPolitely(t *testing.T) {
 // A cancel that comes during the first try, before the savepoint, costs the transaction nothing.
 func TestTxCancelledDuringTheTry(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	p.Exec(t, "SET allow_system_table_mods = on", "ALTER FUNCTION pg_catalog.pg_is_in_recovery() RENAME TO pg_is_in_recovery_of_before",
 		"CREATE FUNCTION pg_catalog.pg_is_in_recovery() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN false; END'")
 	config, err := pgx.ParseConfig(p.DSN())
@@ -259,7 +259,7 @@ func TestTxCancelledDuringTheTry(t *testing.T) {
 // A context that has ended before the call sends nothing and harms nothing.
 func TestTxEndedContext(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -273,7 +273,7 @@ func TestTxEndedContext(t *testing.T) {
 
 func TestTxIsolation(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		for isolation, fine := range map[string]bool{
 			"": true, "read uncommitted": true, "read committed": true, "repeatable read": false, "serializable": false,
@@ -284,7 +284,7 @@ func TestTxIsolation(t *testing.T) {
 					t.Errorf("%s at %q: %v", what, isolation, err)
 				}
 			}
-			if n := p.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); !fine && n != "0" {
+			if n := p.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory'"); !fine && n != "0" {
 				t.Errorf("%s locks after a refusal", n)
 			}
 			must(t, tx.lock(t.Context(), "job", pglock.AllowSnapshot), tx.end(true)) // the refusal harmed nothing
@@ -319,7 +319,7 @@ func TestTxDeadlock(t *testing.T) {
 
 func TestTxFailedTransaction(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		tx := begin("")
 		if tx.exec("SELECT 1 / 0") == nil {
@@ -339,7 +339,7 @@ func TestTxFailedTransaction(t *testing.T) {
 
 func TestTxNames(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		tx := begin("")
 		for _, name := range []string{"", "a\x00b", "\xff", strings.Repeat("n", 513)} {
@@ -348,7 +348,7 @@ func TestTxNames(t *testing.T) {
 			}
 		}
 		must(t, tx.lock(t.Context(), "it's $1 \\ \"quoted\" ü 日"), tx.lock(t.Context(), pglock.Key(-42)))
-		got := p.Query(t, "SELECT bool_or(((classid::bigint << 32) | objid::bigint) = -42 AND objsubid = 1) FROM pg_locks WHERE locktype = 'advisory'")
+		got := p.Query(t, "SELECT bool_or(((classid::bigint << 32) | objid::bigint) = -42 AND objsubid = 1) FROM "+locksHere+" WHERE locktype = 'advisory'")
 		if got != "true" {
 			t.Error("Key(-42) is not the advisory lock of -42")
 		}
@@ -369,7 +369,7 @@ func TestTxNames(t *testing.T) {
 // TestTxTryListsNoLocks: a try that is refused costs the server no more than one that is not,
 // however many locks it has.
 func TestTxTryListsNoLocks(t *testing.T) {
-	conn := pgtest.StartPostgres(t).Connect(t)
+	conn := pgtest.Database(t).Connect(t)
 	rows, err := conn.Query(t.Context(), "EXPLAIN VERBOSE "+pglock.TryTxSQL, "job", nil, false, false)
 	must(t, err)
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])

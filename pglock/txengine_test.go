@@ -17,7 +17,7 @@ import (
 // Locks of an engine and of transactions are the same locks, for names and keys.
 func TestTxMeetsEngine(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		e := engine(t, p.DSN(), nil)
 		for _, name := range []string{"größe 🔒", pglock.Key(-7)} {
@@ -52,7 +52,7 @@ func TestTxMeetsEngine(t *testing.T) {
 // A waiting engine gets the lock when the transaction ends, and not before.
 func TestTxHandsOverToEngine(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	e := engine(t, p.DSN(), nil)
 	tx := beginPgx(t, p.DSN(), "")
 	must(t, tx.lock(t.Context(), "job"))

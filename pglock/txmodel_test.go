@@ -50,7 +50,7 @@ func copyOf(held map[string]driver.Mode) map[string]driver.Mode {
 // model says.
 func TestTxModel(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	conns := []*pgx.Conn{p.Connect(t), p.Connect(t)}
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
@@ -139,7 +139,7 @@ func ignoreEnded(err error, tx pgx.Tx, name string, o []pglock.TxOption) error {
 func TestTxCounter(t *testing.T) {
 	t.Parallel()
 	const workers, rounds = 8, 60
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	p.Exec(t, "CREATE TABLE counter (n int)", "INSERT INTO counter VALUES (0)", "CREATE TABLE gaveup (n int)")
 	var granted, gaveUp atomic.Int64
 	var group sync.WaitGroup
@@ -206,7 +206,7 @@ func countOnce(ctx context.Context, conn *pgx.Conn, granted, gaveUp *atomic.Int6
 // it does not and the transaction goes on without it.
 func TestTxGrantMeetsCancel(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	config, err := pgx.ParseConfig(p.DSN())
 	must(t, err)
 	config.BuildContextWatcherHandler = politely

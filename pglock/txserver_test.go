@@ -30,7 +30,7 @@ func TestTxStandby(t *testing.T) {
 				t.Errorf("%s on a standby: %v", what, err)
 			}
 		}
-		if n := s.Query(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != "0" {
+		if n := s.Query(t, "SELECT count(*) FROM "+locksHere+" WHERE locktype = 'advisory'"); n != "0" {
 			t.Errorf("%s locks on the standby", n)
 		}
 	})
@@ -40,7 +40,7 @@ func TestTxStandby(t *testing.T) {
 // either mode; not even with the simple protocol, which poolers often need.
 func TestTxPooler(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	for _, mode := range []string{"transaction", "session"} {
 		b := pgtest.StartPgBouncer(t, p, mode)
 		t.Run(mode, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestTxUnprivilegedRole(t *testing.T) {
 
 func TestTxInterruptedByAnAdministrator(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
-	const waiters = " FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+	p := pgtest.Database(t)
+	const waiters = " FROM " + locksHere + " WHERE locktype = 'advisory' AND NOT granted"
 	bothDrivers(t, p, func(t *testing.T, begin func(string) txn) {
 		holder := begin("")
 		must(t, holder.lock(t.Context(), "job"))
@@ -201,7 +201,7 @@ func TestTxFrozenServer(t *testing.T) {
 // Each answer comes later than the wait may take. The transaction goes on all the same.
 func TestTxLateAnswers(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	proxy, dsn := throughProxy(t, p)
 	holder, tx := beginPgx(t, p.DSN(), ""), beginPgx(t, dsn+"&default_query_exec_mode=simple_protocol", "")
 	must(t, holder.lock(t.Context(), "job"), tx.lock(t.Context(), "mine"))
@@ -215,7 +215,7 @@ func TestTxLateAnswers(t *testing.T) {
 // A pgx transaction inside another, which is a savepoint, works like any other.
 func TestTxNested(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	conn := p.Connect(t)
 	outer, err := conn.Begin(t.Context())
 	must(t, err)
@@ -234,7 +234,7 @@ func TestTxNested(t *testing.T) {
 // Rows that are still being read keep the connection busy, and the error says so.
 func TestTxBusyConnection(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	conn := p.Connect(t)
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
@@ -250,7 +250,7 @@ func TestTxBusyConnection(t *testing.T) {
 // In every mode of pgx the arguments reach the server as they are.
 func TestTxExecModes(t *testing.T) {
 	t.Parallel()
-	p := pgtest.StartPostgres(t)
+	p := pgtest.Database(t)
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
