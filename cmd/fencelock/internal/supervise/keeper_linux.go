@@ -23,12 +23,7 @@ func isKeeper(pid int) bool {
 	if err != nil || string(name) != keeperName+"\n" {
 		return false
 	}
-	theirs, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return false
-	}
-	ours, err := os.Stat("/proc/self/exe")
-	return err == nil && os.SameFile(theirs, ours)
+	return isOurs(pid)
 }
 
 // spared reports whether a process is a keeper that is not signalled with the others.

@@ -114,23 +114,25 @@ type Process struct {
 	empty  bool // all processes of the command have ended
 	reaped bool // the watchdog has ended and been reaped
 
-	lost   bool
-	capped bool             // Most is over
-	enough bool             // Enough has ended
-	asked  bool             // a signal that ends programs was passed on
-	hungUp bool             // SIGHUP was passed on
-	passed unix.Signal      // the latest of EndSignals that was passed on
-	left   int              // processes that run although the command has ended; 0 until that is reported
-	late   bool             // the watchdog killed the command at the deadline
-	broken bool             // the watchdog was killed, and the command is killed too
-	denied int              // processes of other users that were not killed
-	most   <-chan time.Time // fires when Most is over
-	kill   <-chan time.Time // when to kill; nil until the lock is lost
-	killed bool             // the watchdog got the order to kill
-	last   <-chan time.Time // when to take over if the command has not ended; nil until a lease is lost
-	gone   time.Time        // since when the watchdog has ended and was not reaped; zero means it was or has not
-	over   bool             // the lease has expired after a loss
-	leave  <-chan time.Time // fires when over becomes true
+	lost    bool
+	capped  bool             // Most is over
+	enough  bool             // Enough has ended
+	asked   bool             // a signal that ends programs was passed on
+	hungUp  bool             // SIGHUP was passed on
+	passed  unix.Signal      // the latest of EndSignals that was passed on
+	typed   unix.Signal      // the latest signal that the terminal sent to the command alone, or 0
+	listens bool             // the watchdog reports such signals
+	left    int              // processes that run although the command has ended; 0 until that is reported
+	late    bool             // the watchdog killed the command at the deadline
+	broken  bool             // the watchdog was killed, and the command is killed too
+	denied  int              // processes of other users that were not killed
+	most    <-chan time.Time // fires when Most is over
+	kill    <-chan time.Time // when to kill; nil until the lock is lost
+	killed  bool             // the watchdog got the order to kill
+	last    <-chan time.Time // when to take over if the command has not ended; nil until a lease is lost
+	gone    time.Time        // since when the watchdog has ended and was not reaped; zero means it was or has not
+	over    bool             // the lease has expired after a loss
+	leave   <-chan time.Time // fires when over becomes true
 
 	unwanted <-chan struct{} // closed when Enough ends; nil after that
 }
@@ -201,14 +203,7 @@ func (p *Process) begin(s start) error {
 	go p.watchdog.sendBy(time.Time{}, first) // ends when the watchdog has read it or has ended; then reports is closed
 	defer p.watchdog.trust()
 	var early []os.Signal
-	defer func() { // the command gets them when it has started
-		for _, sig := range early {
-			select {
-			case p.Signals <- sig:
-			default: // so many signals have come since
-			}
-		}
-	}()
+	defer func() { p.putBack(early) }() // the command gets them when it has started
 	ready := false
 	for {
 		select {
@@ -231,7 +226,7 @@ func (p *Process) begin(s start) error {
 			case r.Failed != "":
 				return failed(errors.New(r.Failed))
 			}
-			p.pid, p.own.group = r.Started, r.Started
+			p.pid, p.own.group, p.listens = r.Started, r.Started, r.Listens
 			children.adopt(p.pid)
 			return nil
 		case ev, ok := <-p.events:
@@ -244,6 +239,16 @@ func (p *Process) begin(s start) error {
 			if p.watchdog.fails() {
 				p.watchdog.kill()
 			}
+		}
+	}
+}
+
+// putBack returns signals to the channel from which they came.
+func (p *Process) putBack(signals []os.Signal) {
+	for _, sig := range signals {
+		select {
+		case p.Signals <- sig:
+		default: // so many signals have come since
 		}
 	}
 }

@@ -23,6 +23,7 @@ type order struct {
 	Signal unix.Signal   `json:",omitempty"`
 	All    bool          `json:",omitempty"` // send Signal to all processes, not only to the group
 	Kill   bool          `json:",omitempty"`
+	Listen bool          `json:",omitempty"` // the command has got the terminal; see listener.go
 }
 
 // reported reports whether the watchdog sends report.Obeyed when it has carried out the order.
@@ -46,6 +47,8 @@ type report struct {
 	Failed  string           `json:",omitempty"` // why the command was not started
 	Errno   syscall.Errno    `json:",omitempty"` // of Failed, if the kernel returned one
 	Stopped unix.Signal      `json:",omitempty"` // the signal that stopped the command itself
+	Listens bool             `json:",omitempty"` // from now on Typed is reported
+	Typed   unix.Signal      `json:",omitempty"` // the terminal has sent this signal to the command
 	Ended   *unix.WaitStatus `json:",omitempty"` // how the command itself ended
 	Left    int              `json:",omitempty"` // how many processes the command left behind
 	Refused unix.Signal      `json:",omitempty"` // this signal could not be sent to Denied processes

@@ -71,6 +71,10 @@ type supervisor struct {
 
 	keepers int           // how many keepers were left at the last look
 	asked   time.Duration // when they were first asked to end, by bootTime; 0 before
+
+	listener int                // process of the listener
+	listens  bool               // it is in the group of the command
+	heard    <-chan unix.Signal // what it has read; nil before its start and after its end
 }
 
 // runWatchdog starts the command of the first order, and returns when no process of the command is
@@ -93,7 +97,7 @@ func runWatchdog(conn *os.File) {
 		_ = s.send(r)
 		return
 	}
-	_ = s.send(report{Started: s.group})
+	_ = s.send(report{Started: s.group, Listens: s.listens})
 	Withdraw()
 	s.watch(orders)
 	for _, fd := range s.Lock {
@@ -110,6 +114,7 @@ func (s *supervisor) begin() (err error) {
 		if err == nil {
 			attr.Sys.Foreground, attr.Sys.Ctty = true, tty
 			defer unix.Close(tty)
+			s.prepare()
 		}
 	}
 	if !s.IgnoreLoss {
@@ -127,6 +132,9 @@ func (s *supervisor) begin() (err error) {
 		}
 		return pid, err
 	})
+	if err == nil {
+		s.join()
+	}
 	return err
 }
 
@@ -166,6 +174,8 @@ func (s *supervisor) watch(orders <-chan order) {
 			if s.onEvent(ev); s.ended {
 				reportLeft = time.After(patience)
 			}
+		case sig, ok := <-s.heard:
+			s.onHeard(sig, ok)
 		case <-reportLeft:
 			if n := s.roots(); n > 0 {
 				_ = s.send(report{Left: n})
@@ -239,6 +249,11 @@ func (s *supervisor) obey(o order) {
 		s.killing = true
 		s.killAll()
 	}
+	if o.Listen {
+		s.prepare()
+		s.join()
+		_ = s.send(report{Listens: s.listens})
+	}
 	if o.Signal != 0 {
 		if s.signal(o.Signal, o.All); s.denied > 0 {
 			_ = s.send(report{Refused: o.Signal, Denied: s.denied})
@@ -252,8 +267,10 @@ func (s *supervisor) obey(o order) {
 // onEvent handles a change of the command.
 func (s *supervisor) onEvent(ev waited) {
 	switch {
+	case ev.pid != s.group:
 	case ev.gone():
 		s.ended = true
+		s.hush()
 		_ = s.send(report{Ended: &ev.status})
 	case ev.status.Stopped():
 		_ = s.send(report{Stopped: ev.status.StopSignal()})

@@ -29,7 +29,7 @@ type End struct {
 	Left int
 
 	// Asked means that the command ended because of a signal such as TERM, a hangup that killed it,
-	// or an interrupt from the terminal.
+	// or INT or QUIT from the terminal.
 	Asked bool
 
 	// Passed is the latest of EndSignals that was passed on, or 0. The command may have ended by itself
@@ -86,7 +86,7 @@ func (p *Process) Wait() End {
 		p.Say("%v; the command has ended", err)
 	}
 	p.Terminal.takeBack(p.pid)
-	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Enough: p.enough, Late: p.late, Broken: p.broken, Asked: p.wasAsked(), Passed: p.passed}
+	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Enough: p.enough, Late: p.late, Broken: p.broken, Asked: p.wasAsked() || p.typed != 0, Passed: p.passed}
 	if !p.empty {
 		end.Left = p.denied
 	}
@@ -205,6 +205,10 @@ func (p *Process) onReport(r report, ok bool) {
 	switch {
 	case !ok:
 		p.takeOver("lock-watchdog was killed")
+	case r.Listens:
+		p.listens = true
+	case r.Typed != 0:
+		p.onTyped(r.Typed)
 	case r.Stopped != 0:
 		p.onStop(r.Stopped)
 	case r.Ended != nil:
@@ -223,6 +227,7 @@ func (p *Process) onReport(r report, ok bool) {
 // onEnd records the end of the command itself.
 func (p *Process) onEnd(status unix.WaitStatus) {
 	p.ended, p.status = true, status
+	p.inferTyped()
 	p.Terminal.takeBack(p.pid)
 	if status.Signaled() {
 		p.Terminal.restore()
@@ -359,7 +364,7 @@ func (p *Process) onStop(sig unix.Signal) {
 	switch sig {
 	case unix.SIGTTIN, unix.SIGTTOU:
 		if p.Terminal.lend(p.pid) {
-			p.watchdog.order(order{Signal: unix.SIGCONT})
+			p.watchdog.order(order{Listen: true, Signal: unix.SIGCONT})
 			return
 		}
 	case unix.SIGSTOP:

@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package supervise
+
+// prepare and join do nothing: this system does not tell who has sent a signal.
+func (s *supervisor) prepare() {}
+func (s *supervisor) join()    {}
