@@ -94,6 +94,8 @@ func (l *waitLine) show() {
 	if !l.lasts(patience) {
 		return
 	}
+	notifyService(fmt.Sprintf("STATUS=waiting for the lock %q", l.name))
+	defer notifyService("STATUS=")
 	debug.FreeOSMemory() // the start needed more memory than the wait, which may last for hours
 	if !l.live {
 		if l.lasts(troubled - patience) {

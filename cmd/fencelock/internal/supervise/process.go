@@ -177,8 +177,9 @@ func startOnce(c Command) (*Process, error) {
 	}
 	p.watchdog, p.events, p.reports = w, events, lines[report](w.conn, p.done)
 	foreground := c.Terminal.wanted()
+	own, env := forCommand(c.Env)
 	err = p.begin(start{
-		Path: c.Path, Args: words(c.Args), Env: words(c.Env), Foreground: foreground, Lock: lock,
+		Path: c.Path, Args: words(c.Args), Env: words(env), Own: own, Foreground: foreground, Lock: lock,
 		IgnoreLoss: c.IgnoreLoss, IgnoreOrphans: c.IgnoreOrphans,
 	})
 	if err == nil {

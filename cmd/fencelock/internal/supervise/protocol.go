@@ -34,10 +34,11 @@ func (o order) reported() bool { return o.Signal != 0 || o.Kill }
 type start struct {
 	Path          string
 	Args, Env     [][]byte
-	Foreground    bool  // give the command the terminal
-	Lock          []int // descriptors of the lock
-	IgnoreLoss    bool  // kill nothing when the wrapper dies
-	IgnoreOrphans bool  // wait only for the command itself, which does not inherit Lock
+	Own           []string // variables that get the number of the command's process; see service.go
+	Foreground    bool     // give the command the terminal
+	Lock          []int    // descriptors of the lock
+	IgnoreLoss    bool     // kill nothing when the wrapper dies
+	IgnoreOrphans bool     // wait only for the command itself, which does not inherit Lock
 }
 
 // report is a line from the watchdog to its wrapper.

@@ -125,8 +125,12 @@ func (s *supervisor) begin() (err error) {
 			unix.CloseOnExec(fd)
 		}
 	}
+	path, args, err := s.program()
+	if err != nil {
+		return err
+	}
 	s.group, s.events, err = children.start(func() (int, error) {
-		pid, _, err := syscall.StartProcess(s.Path, strung(s.Args), attr)
+		pid, _, err := syscall.StartProcess(path, args, attr)
 		if isScript(s.Path, err) {
 			pid, _, err = syscall.StartProcess(shell, byShell(s.Path, strung(s.Args)), attr)
 		}
