@@ -82,6 +82,8 @@ func exitCode(err error) int {
 		code int
 	}{
 		{driver.ErrLost, exitLost},
+		{unix.EMFILE, exitStart}, // limits of this process, whatever it wanted
+		{unix.EFBIG, exitStart},
 		{driver.ErrConfig, exitConfig},
 		{driver.ErrHeld, exitBusy},
 		{driver.ErrUnavailable, exitUnavailable},
@@ -122,6 +124,10 @@ func hintFor(err error) string {
 		return h.Hint
 	}
 	switch {
+	case errors.Is(err, unix.EMFILE):
+		return "a higher limit with ulimit -n"
+	case errors.Is(err, unix.EFBIG):
+		return "a higher limit with ulimit -f"
 	case mayBeNew(err.Error()):
 		return "wait; or, if the servers are new and no process can hold a lock on them, fencelock init"
 	case errors.Is(err, driver.ErrInvalid) && strings.Contains(err.Error(), "the TTL"):

@@ -1,0 +1,53 @@
+//go:build unix
+
+package early
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the start of the command and of its watchdog needs. If the Go runtime does not get it, it prints
+// all goroutines.
+const (
+	needFiles = 16
+	needTasks = 32 // processes and threads
+)
+
+// exitLimit is the exit code for a resource that fencelock cannot get.
+const exitLimit = 71
+
+// checkLimits ends this process with a message if a limit on its resources is too low for it.
+func checkLimits() {
+	if n := freeFiles(needFiles); n < needFiles {
+		refuse("files", n, needFiles, "-n")
+	}
+	if n := freeTasks(needTasks); n < needTasks {
+		refuse("processes and threads", n, needTasks, "-u")
+	}
+}
+
+func refuse(what string, have, need int, flag string) {
+	fmt.Fprintf(os.Stderr, "fencelock: the limit on %s allows %d more, and %d are needed\ntry: a higher limit with ulimit %s\n", what, have, need, flag)
+	os.Exit(exitLimit)
+}
+
+// freeFiles returns how many files can be opened, most at most.
+func freeFiles(most int) (n int) {
+	var fds []int
+	for range most {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		if err == unix.EMFILE {
+			break
+		}
+		if n++; err == nil { // stdin may be closed
+			fds = append(fds, fd)
+		}
+	}
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	return n
+}
