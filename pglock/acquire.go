@@ -44,6 +44,7 @@ func (acq *acquirer) traits() driver.Traits {
 type attempt struct {
 	*acquirer
 	req      driver.Request
+	begun    time.Time
 	key      int64
 	owner    string
 	spent    []string // the last few owners of attempts whose connection ended
@@ -112,7 +113,7 @@ func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
 		return nil, err
 	}
 	req.Host, req.Note = plain(words.Host(req.Identity)), plain(req.Note)
-	return &attempt{acquirer: acq, req: req, key: keyOf(req.Name), owner: newOwner()}, nil
+	return &attempt{acquirer: acq, req: req, begun: time.Now(), key: keyOf(req.Name), owner: newOwner()}, nil
 }
 
 func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
@@ -196,8 +197,12 @@ func (a *attempt) giveUp() {
 	}
 }
 
-// enough is how many attempts a request without Wait makes before it reports ErrUnavailable.
-const enough = 4
+// A request without Wait makes this many attempts before it reports ErrUnavailable, and begins none
+// after tryLimit: a server that does not answer would cost each of them a dialLimit.
+const (
+	enough   = 4
+	tryLimit = dialLimit / 2
+)
 
 // again reports whether to make another attempt, and after which pause.
 func (a *attempt) again(err error, n int, pause *retry.Backoff) (time.Duration, bool) {
@@ -210,7 +215,7 @@ func (a *attempt) again(err error, n int, pause *retry.Backoff) (time.Duration, 
 	case closed:
 		return time.Until(q.until), a.req.Wait
 	}
-	return pause.Next(), a.req.Wait || n < enough
+	return pause.Next(), a.req.Wait || n < enough && time.Since(a.begun) < tryLimit
 }
 
 // errBusy makes a request retry immediately: another request is joining the shared holders.
