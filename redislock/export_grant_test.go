@@ -21,8 +21,8 @@ func WithLongGrants(s *redisconn.Script) *redisconn.Script {
 		return long.(*redisconn.Script)
 	}
 	const begin = "local call, FORMAT, GRANT = redis.call, 'fencelock:2 ', "
-	source := strings.Replace(s.Source, begin+"2000\n", begin+"20000\n", 1)
-	if strings.Contains(source, "GRANT") && source == s.Source {
+	source := strings.Replace(s.Source(), begin+"2000\n", begin+"20000\n", 1)
+	if strings.Contains(source, "GRANT") && source == s.Source() {
 		panic("the grant TTL of the scripts is written in another way")
 	}
 	long, _ := longGrants.LoadOrStore(s, redisconn.NewScript(source))

@@ -54,7 +54,7 @@ func TestRateScripts(t *testing.T) {
 		return rueidis.NewLuaScript(strings.Replace(rateShim, "--SCRIPT--", source, 1))
 	}
 	ratetest.Check(t, rateScripts{rueidisClient(t, rueidisOption(s.server.Addr())),
-		script(redislock.TakeRateScript.Source), script(redislock.ReturnRateScript.Source), script(redislock.ResetRateScript.Source)})
+		script(redislock.TakeRateScript.Source()), script(redislock.ReturnRateScript.Source()), script(redislock.ResetRateScript.Source())})
 }
 
 // rateScripts are the scripts, by a clock of their own.

@@ -38,13 +38,15 @@ var (
 
 // script makes a script from files of the lua directory.
 func script(parts string) *redisconn.Script {
-	var texts []string
-	for part := range strings.FieldsSeq(parts) {
-		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
-		if err != nil {
-			panic(err) // the files are embedded
+	return redisconn.NewLazyScript(func() string {
+		var source strings.Builder
+		for part := range strings.FieldsSeq(parts) {
+			text, err := luaFiles.ReadFile("lua/" + part + ".lua")
+			if err != nil {
+				panic(err) // the files are embedded
+			}
+			source.Write(text)
 		}
-		texts = append(texts, string(text))
-	}
-	return redisconn.NewScript(texts...)
+		return source.String()
+	})
 }

@@ -15,7 +15,7 @@ func TestShortWays(t *testing.T) {
 	s := newScene(t)
 	e, tap := s.tapped(nil)
 	short := func(script *redisconn.Script) *redisconn.Script {
-		head, _, long := strings.Cut(script.Source, "-- What the server keeps of a name")
+		head, _, long := strings.Cut(script.Source(), "-- What the server keeps of a name")
 		if !long {
 			return script
 		}

@@ -43,10 +43,10 @@ func TestTwin(t *testing.T) {
 func twinScripts(edit func(name, source string) string) map[string]*rueidis.Lua {
 	scripts := map[string]*rueidis.Lua{}
 	for name, source := range map[string]string{
-		"acquire": redislock.AcquireScript.Source, "gather": redislock.GatherScript.Source,
-		"release": redislock.ReleaseScript.Source, "leave": redislock.LeaveScript.Source, "touch": redislock.TouchScript.Source, "beat": redislock.BeatScript.Source,
-		"confirm": redislock.ConfirmScript.Source, "renew": redislock.RenewScript.Source, "resize": redislock.ResizeScript.Source,
-		"break": redislock.BreakScript.Source, "adopt": redislock.AdoptScript.Source,
+		"acquire": redislock.AcquireScript.Source(), "gather": redislock.GatherScript.Source(),
+		"release": redislock.ReleaseScript.Source(), "leave": redislock.LeaveScript.Source(), "touch": redislock.TouchScript.Source(), "beat": redislock.BeatScript.Source(),
+		"confirm": redislock.ConfirmScript.Source(), "renew": redislock.RenewScript.Source(), "resize": redislock.ResizeScript.Source(),
+		"break": redislock.BreakScript.Source(), "adopt": redislock.AdoptScript.Source(),
 		"set":   "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) and 'ok'",
 		"del":   "for _, key in ipairs(ARGV) do redis.call('DEL', key) end return 'ok'",
 		"ear":   "real.call(ARGV[1], ears, ARGV[2]) return 'ok'",

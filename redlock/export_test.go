@@ -37,7 +37,7 @@ func BePatient() {
 // Kind says which script it is.
 func Kind(s *redisconn.Script) string {
 	for kind, text := range map[string]string{"ask": askLua, "raise": raiseLua, "renew": renewLua, "repair": repairLua, "release": releaseLua, "leave": leaveLua} {
-		if strings.HasSuffix(s.Source, text) {
+		if strings.HasSuffix(s.Source(), text) {
 			return kind
 		}
 	}

@@ -21,9 +21,9 @@ const callLimit = 10 * time.Second
 func evalCommand(ctx context.Context, call *redisconn.Call, source bool) once {
 	args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
 	if source {
-		args = append(args, "eval", call.Script.Source, len(call.Keys))
+		args = append(args, "eval", call.Script.Source(), len(call.Keys))
 	} else {
-		args = append(args, "evalsha", call.Script.SHA1, len(call.Keys))
+		args = append(args, "evalsha", call.Script.SHA1(), len(call.Keys))
 	}
 	for _, key := range call.Keys {
 		args = append(args, key)

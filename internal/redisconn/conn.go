@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Conn is what an engine needs of a Redis client. It is safe for concurrent use. Errors contain the
@@ -78,15 +79,34 @@ type Answer struct {
 	Err  error
 }
 
-// Script is a Lua script.
+// Script is a Lua script. Its source is made when it is first used, since most processes use few of
+// the scripts, or none.
 type Script struct {
-	Source string
-	SHA1   string // the SHA-1 of Source in hexadecimal, for EVALSHA
+	texts func() (source, sha1 string)
 }
 
 // NewScript returns the script whose source is the concatenation of parts.
 func NewScript(parts ...string) *Script {
-	source := strings.Join(parts, "")
-	sum := sha1.Sum([]byte(source))
-	return &Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
+	return NewLazyScript(func() string { return strings.Join(parts, "") })
+}
+
+// NewLazyScript returns the script whose source is the result of text, which is called once at most.
+func NewLazyScript(text func() string) *Script {
+	return &Script{sync.OnceValues(func() (string, string) {
+		source := text()
+		sum := sha1.Sum([]byte(source))
+		return source, hex.EncodeToString(sum[:])
+	})}
+}
+
+// Source returns the text of the script.
+func (s *Script) Source() string {
+	source, _ := s.texts()
+	return source
+}
+
+// SHA1 returns the SHA-1 of the source in hexadecimal, for EVALSHA.
+func (s *Script) SHA1() string {
+	_, sum := s.texts()
+	return sum
 }

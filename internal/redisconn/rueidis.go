@@ -71,9 +71,9 @@ func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 // a dedicated connection: the command is then marked as blocking, because otherwise closing the
 // connection would wait for it.
 func evalCommand(b rueidis.Builder, call *Call, source, apart bool) rueidis.Completed {
-	name, script := "EVALSHA", call.Script.SHA1
+	name, script := "EVALSHA", call.Script.SHA1()
 	if source {
-		name, script = "EVAL", call.Script.Source
+		name, script = "EVAL", call.Script.Source()
 	}
 	cmd := b.Arbitrary(name, script, strconv.Itoa(len(call.Keys))).Keys(call.Keys...).Args(call.Args...)
 	if apart {

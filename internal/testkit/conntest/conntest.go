@@ -3,8 +3,6 @@ package conntest
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -76,15 +74,9 @@ func Run(t *testing.T, m Maker) {
 	}
 }
 
-// script makes a script of a Lua source.
-func script(source string) *redisconn.Script {
-	sum := sha1.Sum([]byte(source))
-	return &redisconn.Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
-}
-
 var (
-	echo = script(`return ARGV[1]`)
-	incr = script(`return tostring(redis.call('INCR', KEYS[1]))`)
+	echo = redisconn.NewScript(`return ARGV[1]`)
+	incr = redisconn.NewScript(`return tostring(redis.call('INCR', KEYS[1]))`)
 )
 
 func echoCall(key, text string) redisconn.Call {
@@ -140,8 +132,8 @@ func testOrder(t *testing.T, _ *redistest.Redis, conn redisconn.Conn) {
 }
 
 func testNoScript(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
-	known, unknown := script(`return 'known' .. ARGV[1]`), script(`return 'unknown' .. ARGV[1]`)
-	server.Do(t, "SCRIPT", "LOAD", known.Source)
+	known, unknown := redisconn.NewScript(`return 'known' .. ARGV[1]`), redisconn.NewScript(`return 'unknown' .. ARGV[1]`)
+	server.Do(t, "SCRIPT", "LOAD", known.Source())
 	var calls []redisconn.Call
 	for i := range 20 {
 		c := redisconn.Call{Script: known, Keys: []string{"k"}, Args: []string{strconv.Itoa(i)}}
@@ -211,7 +203,7 @@ func testScriptFlush(t *testing.T, server *redistest.Redis, conn redisconn.Conn)
 }
 
 func testServerErrors(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
-	raise := script(`return redis.error_reply('OOM command not allowed')`)
+	raise := redisconn.NewScript(`return redis.error_reply('OOM command not allowed')`)
 	r := conn.Eval(t.Context(), []redisconn.Call{{Script: raise, Keys: []string{"k"}}})[0]
 	if e, ok := errors.AsType[redisconn.ServerError](r.Err); !ok || !strings.HasPrefix(e.Text, "OOM") {
 		t.Errorf("an error of a script is %v", r.Err)

@@ -57,7 +57,7 @@ func testCluster(t *testing.T, m Maker) {
 	var calls []redisconn.Call
 	for i := range 100 {
 		key := slotted[i%len(slotted)]
-		calls = append(calls, redisconn.Call{Script: script(`return KEYS[1] .. ARGV[1]`), Keys: []string{key}, Args: []string{strconv.Itoa(i)}})
+		calls = append(calls, redisconn.Call{Script: redisconn.NewScript(`return KEYS[1] .. ARGV[1]`), Keys: []string{key}, Args: []string{strconv.Itoa(i)}})
 	}
 	for i, r := range conn.Eval(t.Context(), calls) {
 		if want := slotted[i%len(slotted)] + strconv.Itoa(i); r.Err != nil || r.Text != want {

@@ -65,7 +65,7 @@ func (l *listener) want(t *testing.T, text string) {
 	}
 }
 
-var publish = script(`for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('PUBLISH', ARGV[3], i) end return 'ok'`)
+var publish = redisconn.NewScript(`for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('PUBLISH', ARGV[3], i) end return 'ok'`)
 
 func testMessages(t *testing.T, _ *redistest.Redis, conn redisconn.Conn) {
 	l := listen(t, conn, "order")
