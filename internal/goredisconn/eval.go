@@ -31,7 +31,11 @@ func evalCommand(ctx context.Context, call *redisconn.Call, source bool) once {
 	for _, arg := range call.Args {
 		args = append(args, arg)
 	}
-	return once{redis.NewCmd(ctx, args...)}
+	cmd := once{redis.NewCmd(ctx, args...)}
+	// A ClusterClient asks any node for COMMAND to find this out, and all its calls wait for the
+	// answer. That node may be silent.
+	cmd.SetStepCount(1)
+	return cmd
 }
 
 // replyOf returns the result of a script.
