@@ -98,6 +98,28 @@ func TestForeignDelete(t *testing.T) {
 	}
 }
 
+// TestForeignExpire: another program sets the expiry of our lock without looking whose it is. A renewal
+// restores the lease if it comes in time. Otherwise the next one gets in, and the token tells them apart.
+func TestForeignExpire(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	e := s.engine(nil)
+	h := s.hold(e, request("n"))
+	s.server.Do(t, "EXPIRE", "lock:n", "60")
+	if err := h.renew(); err != nil {
+		t.Errorf("a renewal in time: %v", err)
+	}
+	s.server.Do(t, "PEXPIRE", "lock:n", "1")
+	s.until("the lease has ended", func() bool { return s.server.Do(t, "EXISTS", "lock:n") == "0" })
+	g := s.hold(e, request("n"))
+	s.gone(h.renew())
+	if g.Token <= h.Token {
+		t.Errorf("the next one has token %d after %d", g.Token, h.Token)
+	}
+	g.free()
+	s.clean("n")
+}
+
 // TestExcludesForeign: SET NX of another program is refused for as long as anybody
 // of ours holds the lock, or is being handed it.
 func TestExcludesForeign(t *testing.T) {
