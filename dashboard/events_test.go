@@ -167,10 +167,14 @@ func TestGap(t *testing.T) {
 		look()
 		first.close()
 		time.Sleep(time.Minute)
+		acquire(t, engine, "stock", "web-2", 10*time.Second)
 		w := watch(t, page, "")
 		look()
 		gaps := 0
-		u, _ := w.last(t)
+		u, rows := w.last(t)
+		if s := rows["stock"].Strip; len(s) != 2 || s[0].To == 0 || s[0].To-s[0].From > 30_000 {
+			t.Errorf("the hold of the first window is drawn through the gap: %+v", s)
+		}
 		for _, e := range w.all() {
 			for _, p := range e.Points {
 				if p[1] < 0 {

@@ -33,6 +33,7 @@ type history struct {
 	list      []fencelock.Status          // the last list, and names that became free; most urgent first
 	names     map[string]fencelock.Status // the last list by name
 	at        time.Time                   // of the last list without an error; zero before it
+	ended     time.Time                   // when holds ended that the last list no longer shows
 	expected  time.Time                   // when the next look should come at the latest; later ones leave a gap
 	tracks    map[string]*track
 	points    []point // of the chart
@@ -100,6 +101,10 @@ func (h *history) add(list []fencelock.Status, err error, now time.Time, took ti
 		}
 	}
 	elapsed, gap := now.Sub(h.at), h.at.IsZero() || now.After(h.expected)
+	h.ended = now.Add(-elapsed / 2) // somewhere between the two looks
+	if gap {
+		h.ended = h.at // nobody saw it later
+	}
 	h.at, h.expected = now, now.Add(4*(watch.Pause(h.interval, took)+took))
 	if gap {
 		elapsed = 0
@@ -191,7 +196,7 @@ func (h *history) compare(t *track, s fencelock.Status, now time.Time, elapsed t
 		if x.To != 0 || slices.ContainsFunc(s.Holders, x.is) {
 			continue
 		}
-		x.To = now.Add(-elapsed / 2).UnixMilli() // somewhere between the two looks
+		x.To = max(x.From, h.ended.UnixMilli())
 		if x.Lost = !gap && !x.ends.IsZero() && !now.Before(x.ends); x.Lost {
 			h.sums.Lost++
 		}
