@@ -45,6 +45,9 @@ const (
 // second.
 const keeperLimit = 6 * time.Second
 
+// renewLimit is how long a keeper may take to answer renew, which asks no server.
+const renewLimit = 2 * time.Second
+
 // leftLimit is how long a list waits for the answer of one keeper, which may be stopped.
 const leftLimit = 500 * time.Millisecond
 

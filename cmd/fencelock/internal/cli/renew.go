@@ -49,7 +49,7 @@ The keeper enforces the maximum, so the command asks it, on the host of the keep
 func (c *renewCmd) Run(a *app) error {
 	owner, name := c.parts()
 	ms := max(1, c.MaxHold.Milliseconds())
-	answer, ok := askKeeper(owner, askRenew+" "+strconv.FormatInt(ms, 10), keeperLimit, func() {})
+	answer, ok := askKeeper(owner, askRenew+" "+strconv.FormatInt(ms, 10), renewLimit, func() {})
 	switch {
 	case !ok:
 		return c.unreachable(a)

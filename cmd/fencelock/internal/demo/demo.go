@@ -11,7 +11,10 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +43,8 @@ type Line struct {
 // takes about one lease, otherwise half a minute. If a step does not end as it must, Run returns an
 // error. When it returns, its processes have ended and its files are removed.
 func Run(ctx context.Context, pauses bool, show func(Line) error) error {
-	dir, err := os.MkdirTemp("", "fencelock-demo-")
+	sweep(os.TempDir())
+	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		return err
 	}
@@ -64,6 +68,29 @@ func Run(ctx context.Context, pauses bool, show func(Line) error) error {
 	}
 	cancel() // ends the calls of the server
 	return s.err
+}
+
+// prefix begins the names of the directories of demos.
+const prefix = "fencelock-demo-"
+
+// sweep removes the directories of demos that were killed: those below parent where nobody listens
+// any more. One that is younger than a minute may not listen yet.
+func sweep(parent string) {
+	left, _ := filepath.Glob(filepath.Join(parent, prefix+"*"))
+	for _, dir := range left {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		conn, err := net.DialTimeout("unix", filepath.Join(dir, socket), time.Second)
+		if err == nil {
+			conn.Close()
+			continue
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+			_ = os.RemoveAll(dir) // of another user: it stays
+		}
+	}
 }
 
 // story is a run of the demo. After the first error, its methods do nothing.

@@ -6,12 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/internal/crew"
 )
@@ -104,5 +108,49 @@ func TestGuardThatAcceptsEverything(t *testing.T) {
 	}
 	if s.compare(); s.err == nil || !strings.Contains(s.err.Error(), "guarded.txt contains") {
 		t.Errorf("the comparison of the files returns %v", s.err)
+	}
+}
+
+// TestSweep: a demo removes the directories of demos that were killed, and no others.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	parent, err := os.MkdirTemp("", "sweep-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(parent) })
+	hour := time.Now().Add(-time.Hour)
+	for _, name := range []string{prefix + "killed", prefix + "early", prefix + "alive", prefix + "new", "other"} {
+		dir := filepath.Join(parent, name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if name != prefix+"early" {
+			l, err := net.Listen("unix", filepath.Join(dir, socket))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if name != prefix+"alive" {
+				l.(*net.UnixListener).SetUnlinkOnClose(false)
+				l.Close()
+			}
+		}
+		if name != prefix+"new" {
+			if err := os.Chtimes(dir, hour, hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sweep(parent)
+	left, err := filepath.Glob(filepath.Join(parent, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	if want := []string{prefix + "alive", prefix + "new", "other"}; !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
 	}
 }
