@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +45,7 @@ func (a *app) detail(format string, args ...any) {
 // open returns the engine of the URL and a function that closes it. Its error is a single line
 // without passwords. The exit code is 69 if the server is unreachable, and 78 otherwise.
 func (a *app) open(ctx context.Context) (driver.Engine, func() error, error) {
-	engine, closeEngine, err := engineurl.Open(ctx, a.url)
+	engine, closeEngine, err := engineurl.Open(ctx, a.url, slog.New(&spokenLog{app: a}))
 	switch {
 	case errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled):
 		return nil, nil, err

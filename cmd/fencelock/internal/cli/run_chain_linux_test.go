@@ -201,7 +201,7 @@ func init() { programs["leader"] = leader }
 func leader() {
 	path, err := supervise.Lookup(os.Args[1])
 	check(err)
-	engine, _, err := engineurl.Open(context.Background(), os.Getenv("FENCELOCK_URL"))
+	engine, _, err := engineurl.Open(context.Background(), os.Getenv("FENCELOCK_URL"), nil)
 	check(err)
 	c := &electCmd{
 		command: command{Name: "x", Command: os.Args[1:], TTL: 5 * time.Second, Signal: "TERM", KillAfter: time.Second / 2},

@@ -149,7 +149,7 @@ func holdLock() {
 		Identity: driver.Identity{Host: "host\x1b]0;x\a", PID: os.Getpid(), Note: "a note\x1b[31m"},
 		OnLost:   func(err error) { lost <- err },
 	}
-	engine, _, err := engineurl.Open(ctx, os.Getenv("FENCELOCK_URL"))
+	engine, _, err := engineurl.Open(ctx, os.Getenv("FENCELOCK_URL"), nil)
 	check(err)
 	if len(os.Args) > 3 && os.Args[3] == "shared" {
 		req.Mode = driver.Shared

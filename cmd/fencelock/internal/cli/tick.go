@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -74,42 +72,3 @@ func (t *tickRun) over(out outcome) error {
 	}
 	return out.err
 }
-
-// tickLog shows people what package cron logs, each message once: while the server is unreachable
-// or the disk is full, a tick is tried again and again for half a tick.
-type tickLog struct {
-	app   *app
-	mu    sync.Mutex // guards shown
-	shown map[string]bool
-}
-
-// Enabled reports whether a level is for people.
-func (*tickLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
-
-// Handle shows a message and its error.
-func (l *tickLog) Handle(_ context.Context, r slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.shown[r.Message] {
-		return nil
-	}
-	if l.shown == nil {
-		l.shown = map[string]bool{}
-	}
-	l.shown[r.Message] = true
-	text := r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "error" {
-			text += ": " + a.Value.String()
-		}
-		return true
-	})
-	l.app.say("%s", text)
-	return nil
-}
-
-// WithAttrs returns l.
-func (l *tickLog) WithAttrs([]slog.Attr) slog.Handler { return l }
-
-// WithGroup returns l.
-func (l *tickLog) WithGroup(string) slog.Handler { return l }

@@ -75,6 +75,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -93,7 +94,7 @@ import (
 type scheme struct {
 	// open opens the engine of a URL, and returns what closes it. An error is a *HintError, or means
 	// that the URL does not have the form.
-	open func(context.Context, *url.URL, dialer) (driver.Engine, func() error, error)
+	open func(context.Context, *url.URL, means) (driver.Engine, func() error, error)
 	form string // what its URLs look like
 }
 
@@ -132,13 +133,25 @@ func Beginnings() []string { return slices.Clone(beginnings) }
 // An error is a single line without passwords. It is ErrUnavailable if the server is unreachable,
 // ErrConfig if the server refuses us, and the error of ctx if ctx has ended. Any other error means
 // that the URL is wrong. A [HintError] says what to do.
-func Open(ctx context.Context, raw string) (engine driver.Engine, closeEngine func() error, err error) {
-	return OpenThrough(ctx, raw, nil)
+//
+// The engine logs to log, if that is not nil.
+func Open(ctx context.Context, raw string, log *slog.Logger) (engine driver.Engine, closeEngine func() error, err error) {
+	return open(ctx, raw, means{log: log})
 }
 
-// OpenThrough is [Open] with connections made by dial, unless that is nil. Unix sockets have no
+// OpenThrough is [Open] with connections made by dial, and without a log. Unix sockets have no
 // address and are not affected.
 func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.Engine, closeEngine func() error, err error) {
+	return open(ctx, raw, means{dial: dial})
+}
+
+// means are what an engine uses of the program.
+type means struct {
+	dial dialer       // nil means that of the client
+	log  *slog.Logger // nil means none
+}
+
+func open(ctx context.Context, raw string, m means) (engine driver.Engine, closeEngine func() error, err error) {
 	given := raw
 	raw = strings.TrimSpace(raw) // a secret from a file often ends with a newline
 	if given != "" && raw == "" {
@@ -177,7 +190,7 @@ func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.En
 		return nil, nil, fmt.Errorf("%s: unknown scheme%s (known: %s)",
 			termtext.Word(u.Scheme), termtext.Suggest(u.Scheme, known, "; did you mean %s?"), strings.Join(known, ", "))
 	}
-	engine, closeEngine, err = s.open(ctx, u, dial)
+	engine, closeEngine, err = s.open(ctx, u, m)
 	if _, explained := errors.AsType[*HintError](err); err != nil && !explained && ctx.Err() == nil {
 		err = &HintError{Err: fmt.Errorf("%s: %w", u.Scheme, err), Hint: s.form + "; write special characters of a password as %XX"}
 	}
@@ -236,7 +249,7 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 const breakWait = 20 * time.Second
 
 // openFile opens the engine of a directory. The first lock creates the directory.
-func openFile(_ context.Context, u *url.URL, _ dialer) (driver.Engine, func() error, error) {
+func openFile(_ context.Context, u *url.URL, _ means) (driver.Engine, func() error, error) {
 	switch {
 	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
 		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
@@ -256,7 +269,7 @@ func openFile(_ context.Context, u *url.URL, _ dialer) (driver.Engine, func() er
 }
 
 // openMemory opens an engine that excludes no other process.
-func openMemory(_ context.Context, u *url.URL, _ dialer) (driver.Engine, func() error, error) {
+func openMemory(_ context.Context, u *url.URL, _ means) (driver.Engine, func() error, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
 		return nil, nil, errors.New("write nothing after the colon")
 	}

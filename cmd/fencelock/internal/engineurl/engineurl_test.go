@@ -39,7 +39,7 @@ func TestBeginningsAreSchemes(t *testing.T) {
 }
 
 func TestUnknownScheme(t *testing.T) {
-	_, _, err := engineurl.Open(t.Context(), "redsi://h")
+	_, _, err := engineurl.Open(t.Context(), "redsi://h", nil)
 	const want = "redsi: unknown scheme; did you mean redis? (known: file, k8s, mariadb, mem, mysql, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock, s3)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -49,7 +49,7 @@ func TestUnknownScheme(t *testing.T) {
 // TestStoreOfAnotherProgram: the error names the program that has the client.
 func TestStoreOfAnotherProgram(t *testing.T) {
 	for _, raw := range []string{"etcd://h1,h2:2379/locks", "nats://h"} {
-		_, _, err := engineurl.Open(t.Context(), raw)
+		_, _, err := engineurl.Open(t.Context(), raw, nil)
 		hinted, ok := errors.AsType[*engineurl.HintError](err)
 		want := raw[:4] + ": this program has no client for it, fencelock-all has"
 		if !ok || err.Error() != want || !strings.Contains(hinted.Hint, "go install github.com/fencelock/fencelock/cmd/fencelock/fencelock-all@latest") {
@@ -64,7 +64,7 @@ func TestHostWithoutScheme(t *testing.T) {
 		"localhost:6379":    "localhost:6379: the URL has no scheme; write redis://localhost:6379 or postgres://localhost:6379",
 		"db.example:5432/x": "db.example:5432/x: the URL has no scheme; write redis://db.example:5432/x or postgres://db.example:5432/x",
 	} {
-		if _, _, err := engineurl.Open(t.Context(), raw); err == nil || err.Error() != want {
+		if _, _, err := engineurl.Open(t.Context(), raw, nil); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", raw, err, want)
 		}
 	}
@@ -76,7 +76,7 @@ func TestOpenEngines(t *testing.T) {
 		"file:///tmp/no-such": "files",
 		"redlock://h1,h2,h3":  "redlock", // Open does not connect to its nodes
 	} {
-		engine, closeEngine, err := engineurl.Open(t.Context(), raw)
+		engine, closeEngine, err := engineurl.Open(t.Context(), raw, nil)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue
@@ -94,7 +94,7 @@ func TestOpenEngines(t *testing.T) {
 // of a wrong URL.
 func TestOutOfReach(t *testing.T) {
 	for _, raw := range []string{"redis://127.0.0.1:1", "postgres://u@127.0.0.1:1/x?sslmode=disable"} {
-		_, _, err := engineurl.Open(t.Context(), raw)
+		_, _, err := engineurl.Open(t.Context(), raw, nil)
 		hinted, ok := errors.AsType[*engineurl.HintError](err)
 		if !ok || !errors.Is(err, driver.ErrUnavailable) || hinted.Hint != "check --url or FENCELOCK_URL, and that the server is up" {
 			t.Errorf("%s: %v (%+v)", raw, err, hinted)
@@ -107,7 +107,7 @@ func TestGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, raw := range []string{"redis://192.0.2.1", "postgres://u@192.0.2.1/x?sslmode=disable"} {
-		if _, _, err := engineurl.Open(ctx, raw); !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrUnavailable) {
+		if _, _, err := engineurl.Open(ctx, raw, nil); !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestPasswordIsHidden(t *testing.T) {
 		"s3://u:%s@bucket?region=x", "s3://:%s@bucket/x", "redlock://:%s@h1,h2,h3?tls=no", "redlock://:a,b%s@h1:port,h2,h3", "x y://u:%s@h",
 	} {
 		raw := strings.NewReplacer("%s", secret, "%%", "%").Replace(format)
-		_, _, err := engineurl.Open(t.Context(), raw)
+		_, _, err := engineurl.Open(t.Context(), raw, nil)
 		if err == nil {
 			t.Errorf("%q was opened", raw)
 		} else if text := err.Error(); strings.Contains(text, secret) || strings.Contains(text, "\n") {
@@ -180,7 +180,7 @@ func TestPasswordIsHidden(t *testing.T) {
 
 func TestGroupInAFileURL(t *testing.T) {
 	for raw, ok := range map[string]bool{"file:///srv/locks?group=staff": true, "file:///srv/locks?group=": false} {
-		if _, _, err := engineurl.Open(t.Context(), raw); (err == nil) != ok {
+		if _, _, err := engineurl.Open(t.Context(), raw, nil); (err == nil) != ok {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestWrongAddresses(t *testing.T) {
 		"s3://..?region=r", "s3://a..b?region=r", "s3://-?region=r",
 		"s3://b?region=r@evil.example", "s3://b?region=r/x", "s3://b?region=R",
 	} {
-		_, _, err := engineurl.Open(t.Context(), raw)
+		_, _, err := engineurl.Open(t.Context(), raw, nil)
 		if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, want an error about the URL", raw, err)
 		}

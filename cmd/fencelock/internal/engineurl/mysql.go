@@ -37,13 +37,13 @@ type mysqlTarget struct {
 }
 
 // openMySQL connects once, creates the table if there is none, and returns the engine of the URL.
-func openMySQL(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func() error, error) {
+func openMySQL(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
 	target, err := parseMySQL(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	if dial != nil {
-		target.client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
+	if m.dial != nil {
+		target.client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return m.dial(ctx, addr) }
 	}
 	connector, err := mysql.NewConnector(target.client)
 	if err != nil {

@@ -41,13 +41,13 @@ type postgresTarget struct {
 
 // openPostgres connects once and returns the engine of the URL. Without that first connection, a
 // request that waits would retry an unreachable server and report no error.
-func openPostgres(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func() error, error) {
+func openPostgres(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
 	target, err := parsePostgres(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	if dial != nil && !strings.HasPrefix(target.pool.ConnConfig.Host, "/") {
-		target.pool.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
+	if m.dial != nil && !strings.HasPrefix(target.pool.ConnConfig.Host, "/") {
+		target.pool.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return m.dial(ctx, addr) }
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // the pool outlives ctx
 	if err != nil {

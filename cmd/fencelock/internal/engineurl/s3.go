@@ -37,12 +37,12 @@ type s3Target struct {
 
 // openS3 reads an object once, checks the store if nobody has done so, and returns the engine of the
 // URL.
-func openS3(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func() error, error) {
+func openS3(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
 	target, err := parseS3(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	throughHTTP(target.transport, dial)
+	throughHTTP(target.transport, m.dial)
 	records := s3records.New(target.name, &target.config)
 	engine := &s3Engine{recordlock.New(records, &recordlock.Config{Name: "s3"}), records}
 	end := func() error { return closeBoth(engine.Close, target.transport.CloseIdleConnections) }

@@ -39,9 +39,9 @@ const (
 // silentClient opens the engine of a URL, uses it, and stalls its connections.
 func silentClient(t *testing.T, raw string, proxies []*faults.Proxy) silence {
 	t.Helper()
-	engine, end, err := engineurl.Open(t.Context(), raw)
+	engine, end, err := engineurl.Open(t.Context(), raw, nil)
 	for n := 1; n < 20 && errors.Is(err, driver.ErrUnavailable); n++ { // on a busy machine silentTimeout is short
-		engine, end, err = engineurl.Open(t.Context(), raw)
+		engine, end, err = engineurl.Open(t.Context(), raw, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

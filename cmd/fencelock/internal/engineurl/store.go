@@ -61,12 +61,12 @@ func AddStore(scheme string, open OpenStore) {
 
 // adapt returns the scheme of a store.
 func adapt(name string, open OpenStore) scheme {
-	return scheme{form: storeForms[name], open: func(ctx context.Context, u *url.URL, dial dialer) (driver.Engine, func() error, error) {
+	return scheme{form: storeForms[name], open: func(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
 		s, err := parseStore(u)
 		if err != nil {
 			return nil, nil, err
 		}
-		s.Dial = dial
+		s.Dial = m.dial
 		records, closeStore, err := s.prepare(ctx, open)
 		if err != nil {
 			return nil, nil, err
