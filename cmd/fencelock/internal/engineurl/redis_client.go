@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -159,7 +160,34 @@ func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
 	case errors.Is(ctx.Err(), context.Canceled): // the caller gave up; nothing is wrong with the server
 		return nil, ctx.Err()
 	}
+	if errors.Is(err, io.EOF) && r.isProxy(ctx) {
+		return nil, &HintError{
+			Err: fmt.Errorf("%w: redis at %s: a proxy answers here that does not pass on all commands",
+				driver.ErrConfig, strings.Join(r.option.InitAddress, ",")),
+			Hint: "the address of the Redis server itself; twemproxy, for example, passes on no HELLO and no SUBSCRIBE",
+		}
+	}
 	return nil, r.unreachable(r.inTime(err))
+}
+
+// isProxy reports whether the server answers PING, although it has closed the connection at the first
+// command of the client, which is HELLO: Redis closes it only if it speaks TLS.
+func (r *redisClient) isProxy(ctx context.Context) bool {
+	if r.option.TLSConfig != nil || r.option.DialCtxFn != nil || len(r.option.InitAddress) != 1 {
+		return false
+	}
+	conn, err := r.option.Dialer.DialContext(ctx, "tcp", r.option.InitAddress[0])
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(r.option.Dialer.Timeout))
+	_, err = io.WriteString(conn, "*1\r\n$4\r\nPING\r\n")
+	first := make([]byte, 1)
+	if err == nil {
+		_, err = conn.Read(first)
+	}
+	return err == nil && (first[0] == '+' || first[0] == '-') // a password may be wanted
 }
 
 // inTime replaces the error of an attempt that took too long.
