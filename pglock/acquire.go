@@ -44,7 +44,7 @@ func (acq *acquirer) traits() driver.Traits {
 type attempt struct {
 	*acquirer
 	req      driver.Request
-	begun    time.Time
+	futile   bool // it waited for longLimit for a connection, in vain
 	key      int64
 	owner    string
 	spent    []string // the last few owners of attempts whose connection ended
@@ -113,7 +113,7 @@ func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
 		return nil, err
 	}
 	req.Host, req.Note = plain(words.Host(req.Identity)), plain(req.Note)
-	return &attempt{acquirer: acq, req: req, begun: time.Now(), key: keyOf(req.Name), owner: newOwner()}, nil
+	return &attempt{acquirer: acq, req: req, key: keyOf(req.Name), owner: newOwner()}, nil
 }
 
 func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
@@ -197,11 +197,12 @@ func (a *attempt) giveUp() {
 	}
 }
 
-// A request without Wait makes this many attempts before it reports ErrUnavailable, and begins none
-// after tryLimit: a server that does not answer would cost each of them a dialLimit.
+// A request without Wait makes this many attempts before it reports ErrUnavailable. One that has waited
+// for longLimit for a connection, and got none, is the last: a server that does not answer would cost
+// each of them a dialLimit.
 const (
-	enough   = 4
-	tryLimit = dialLimit / 2
+	enough    = 4
+	longLimit = dialLimit / 2
 )
 
 // again reports whether to make another attempt, and after which pause.
@@ -215,7 +216,7 @@ func (a *attempt) again(err error, n int, pause *retry.Backoff) (time.Duration, 
 	case closed:
 		return time.Until(q.until), a.req.Wait
 	}
-	return pause.Next(), a.req.Wait || n < enough && time.Since(a.begun) < tryLimit
+	return pause.Next(), a.req.Wait || n < enough && !a.futile
 }
 
 // errBusy makes a request retry immediately: another request is joining the shared holders.
@@ -240,8 +241,10 @@ func (a *attempt) remember(ctx context.Context, err error) {
 // once makes one attempt, and waits in the server if the request has Wait.
 func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	_, lock := a.locks.pick(a.req.TTL)
+	asked := time.Now()
 	s, err := lock.get(ctx)
 	if err != nil {
+		a.futile = time.Since(asked) >= longLimit
 		return driver.Grant{}, err
 	}
 	if err := s.quarantine(time.Now()); err != nil {
