@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/redislock"
@@ -32,6 +33,9 @@ func TestLoginRefused(t *testing.T) {
 	s.server.Do(t, "ACL", "SETUSER", "app", "resetpass", ">other")
 	s.server.Do(t, "CLIENT", "KILL", "USER", "app")
 	err := take(e)
+	for end := time.Now().Add(time.Minute); err != nil && strings.Contains(err.Error(), "no answer") && time.Now().Before(end); {
+		err = take(e) // on a busy machine, the refusal does not come in time
+	}
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("a login that is refused after a server has served: %v, want ErrUnavailable", err)
 	}
