@@ -5,8 +5,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // company is a row of the table of what shells and other programs around fencelock do. A line is typed
@@ -138,6 +140,9 @@ func (c company) test(t *testing.T, bare bool) {
 		if name, isFile := strings.CutPrefix(c.keys[i+1], "FILE "); isFile {
 			must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		} else {
+			if !bare && (c.keys[i+1] == ctrlC || c.keys[i+1] == quit) {
+				awaitListener(shell.Process.Pid)
+			}
 			s.enter(c.keys[i+1])
 		}
 	}
@@ -145,5 +150,21 @@ func (c company) test(t *testing.T, bare bool) {
 	text := all.String()
 	if !regexp.MustCompile(c.seen).MatchString(text) || c.not != "" && regexp.MustCompile(c.not).MatchString(text) {
 		t.Errorf("want %q and not %q; seen:\n%s", c.seen, c.not, text)
+	}
+}
+
+// awaitListener waits until a listener is in the foreground group of the terminal: a command may have
+// begun before. Where there is none, two seconds are enough.
+func awaitListener(session int) {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, stat := range stats {
+			text, _ := os.ReadFile(stat)
+			_, rest, found := strings.Cut(string(text), "(lock-terminal) ")
+			// state, parent, group, session, terminal, foreground group
+			if f := strings.Fields(rest); found && len(f) > 5 && f[3] == strconv.Itoa(session) && f[2] == f[5] {
+				return
+			}
+		}
 	}
 }
