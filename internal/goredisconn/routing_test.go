@@ -4,9 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // TestCallsAskOnlyTheirMaster: for a call no other node is asked. The client would ask any node

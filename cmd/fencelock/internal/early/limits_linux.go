@@ -4,6 +4,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/cmd/fencelock/internal/supervise"
 )
 
 // lowLimit is a limit on processes that is worth a look. A look takes some milliseconds.
@@ -12,27 +14,23 @@ const lowLimit = 1024
 // freeTasks returns how many processes or threads this user may start, most at most. Only an attempt
 // shows it: the kernel does not tell how many there are. It does not try if the limit is not low, or
 // does not apply to this user.
-func freeTasks(most int) (n int) {
+func freeTasks(most int) int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) != nil || limit.Cur > lowLimit || unix.Geteuid() == 0 {
 		return most
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var all, before unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before) // the children must not run handlers
-	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
 	var pids []int
-	for n = 0; n < most; n++ {
-		pid := forkIdle()
-		if pid == 0 {
-			break
+	supervise.WithoutSignals(func() {
+		for len(pids) < most {
+			pid := forkIdle()
+			if pid == 0 {
+				break
+			}
+			pids = append(pids, pid)
 		}
-		pids = append(pids, pid)
-	}
+	})
 	for _, pid := range pids {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		for {
@@ -41,7 +39,7 @@ func freeTasks(most int) (n int) {
 			}
 		}
 	}
-	return n
+	return len(pids)
 }
 
 // forkIdle forks a child that sleeps until it is killed, and returns its number, or 0 if there is none.

@@ -16,8 +16,8 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 )
 
-// TestPartialProxy: a proxy that closes the connection at a command which it does not know, as
-// twemproxy does, is named, and nobody is told to look whether the server is up.
+// TestPartialProxy: if a proxy closes the connection at a command that it does not know, as twemproxy
+// does, the error names the proxy, and the hint gives the remedy.
 func TestPartialProxy(t *testing.T) {
 	t.Parallel()
 	addr := partialProxy(t, redistest.StartRedis(t).Addr())

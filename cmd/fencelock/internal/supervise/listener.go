@@ -24,27 +24,28 @@ import (
 // Without a listener, as on systems other than Linux and at the very start of a command, only a
 // command that died of the signal shows that there was one.
 
-// listenLimit is how long a listener may take to report what it has read when the command has ended.
+// listenLimit is how long a listener may take for its last report after the end of the command, and
+// how long a signal of this process to its own group may take.
 const listenLimit = time.Second
 
-// onHeard reports a signal of the terminal to the wrapper.
-func (s *supervisor) onHeard(sig unix.Signal, ok bool) {
+// onTyped reports a signal of the terminal to the wrapper. If ok is false, the listener has ended.
+func (s *supervisor) onTyped(sig unix.Signal, ok bool) {
 	if !ok {
-		s.heard = nil
+		s.typed = nil
 		return
 	}
 	_ = s.send(report{Typed: sig})
 }
 
-// hush ends the listener when the command has ended. A signal that has ended the command reached the
-// listener at the same time, so hush waits for what the listener has read.
-func (s *supervisor) hush() {
+// endListener ends the listener when the command has ended. A signal that has ended the command reached
+// the listener at the same time, so endListener waits for its last report.
+func (s *supervisor) endListener() {
 	_ = children.signal(s.listener, unix.SIGTERM) // there may be no listener
 	_ = children.signal(s.listener, unix.SIGCONT)
-	for limit := time.After(min(max(s.due-bootTime(), 0), listenLimit)); s.heard != nil; {
+	for limit := time.After(min(max(s.due-bootTime(), 0), listenLimit)); s.typed != nil; {
 		select {
-		case sig, ok := <-s.heard:
-			s.onHeard(sig, ok)
+		case sig, ok := <-s.typed:
+			s.onTyped(sig, ok)
 		case <-limit:
 			_ = children.signal(s.listener, unix.SIGKILL)
 			return

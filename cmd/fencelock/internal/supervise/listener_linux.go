@@ -18,15 +18,12 @@ import (
 // The listener is a fork of the watchdog without a Go runtime, since a Go program cannot block INT and
 // QUIT, and only a process that blocks a signal can read who has sent it.
 func (s *supervisor) prepare() {
-	if s.heard != nil || s.ended {
+	if s.typed != nil || s.ended {
 		return
 	}
-	var wanted, all, before unix.Sigset_t
+	var wanted unix.Sigset_t
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM} {
 		wanted.Val[0] |= 1 << (sig - 1)
-	}
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
 	}
 	signals, err := unix.Signalfd(-1, &wanted, unix.SFD_CLOEXEC)
 	if err != nil {
@@ -39,20 +36,20 @@ func (s *supervisor) prepare() {
 	}
 	defer w.Close()
 	own, out := os.Getpid(), w.Fd()
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before) // of the main thread, which forks
-	s.listener, _, err = children.start(func() (int, error) { return forkListener(own, uintptr(signals), out) })
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	WithoutSignals(func() { // the main thread forks
+		s.listener, _, err = children.start(func() (int, error) { return forkListener(own, uintptr(signals), out) })
+	})
 	if err != nil {
 		r.Close()
 		return
 	}
-	s.heard, s.spare = hear(r, own), map[int]bool{s.listener: true}
+	s.typed, s.spare = signalsOf(r, own), map[int]bool{s.listener: true}
 }
 
 // join puts the listener into the group of the command. If a signal has ended the command before, or
 // the command has gone to another session, there is no listener.
 func (s *supervisor) join() {
-	if s.heard == nil || s.listens {
+	if s.typed == nil || s.listens {
 		return
 	}
 	if unix.Setpgid(s.listener, s.group) != nil || ends(s.group) {
@@ -60,6 +57,18 @@ func (s *supervisor) join() {
 		return
 	}
 	s.listens = true
+}
+
+// WithoutSignals calls do while this thread blocks all signals, so that a process that do forks runs no
+// handler of the Go runtime. The goroutine must be locked to its thread.
+func WithoutSignals(do func()) {
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before)
+	do()
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 }
 
 // ends reports whether a process has ended, or is about to end because of a signal.
@@ -125,27 +134,27 @@ func forkListener(parent int, signals, out uintptr) (int, error) {
 	}
 }
 
-// hear returns the signals of the terminal among those that a listener writes to r. own is this
-// process.
-func hear(r *os.File, own int) <-chan unix.Signal {
-	heard := make(chan unix.Signal)
+// signalsOf returns a channel with the signals that a listener writes to r and that the terminal has
+// sent. own is the number of this process. The channel is closed when the listener has ended.
+func signalsOf(r *os.File, own int) <-chan unix.Signal {
+	signals := make(chan unix.Signal)
 	go func() { // ends with the listener, or with this process
-		defer close(heard)
+		defer close(signals)
 		defer r.Close()
 		var info unix.SignalfdSiginfo
 		for binary.Read(r, binary.NativeEndian, &info) == nil {
-			if sig := unix.Signal(info.Signo); sig != unix.SIGTERM && typed(info, own) {
-				heard <- sig
+			if sig := unix.Signal(info.Signo); sig != unix.SIGTERM && fromTerminal(info, own) {
+				signals <- sig
 			}
 		}
 	}()
-	return heard
+	return signals
 }
 
-// typed reports whether a signal comes from the terminal: the kernel has sent it, or a wrapper among
+// fromTerminal reports whether a signal comes from the terminal: the kernel has sent it, or a wrapper among
 // the processes of the command has passed it on. A signal of another process to the group of the
 // command, as from timeout(1), does not concern the group of our wrapper.
-func typed(info unix.SignalfdSiginfo, own int) bool {
+func fromTerminal(info unix.SignalfdSiginfo, own int) bool {
 	const kernel = 0x80 // SI_KERNEL
 	return info.Code == kernel || int(info.Pid) != own && isOurs(int(info.Pid))
 }

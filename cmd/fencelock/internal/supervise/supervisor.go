@@ -74,7 +74,7 @@ type supervisor struct {
 
 	listener int                // process of the listener
 	listens  bool               // it is in the group of the command
-	heard    <-chan unix.Signal // what it has read; nil before its start and after its end
+	typed    <-chan unix.Signal // signals of the terminal that it reports; nil before its start and after its end
 }
 
 // runWatchdog starts the command of the first order, and returns when no process of the command is
@@ -178,8 +178,8 @@ func (s *supervisor) watch(orders <-chan order) {
 			if s.onEvent(ev); s.ended {
 				reportLeft = time.After(patience)
 			}
-		case sig, ok := <-s.heard:
-			s.onHeard(sig, ok)
+		case sig, ok := <-s.typed:
+			s.onTyped(sig, ok)
 		case <-reportLeft:
 			if n := s.roots(); n > 0 {
 				_ = s.send(report{Left: n})
@@ -274,7 +274,7 @@ func (s *supervisor) onEvent(ev waited) {
 	case ev.pid != s.group:
 	case ev.gone():
 		s.ended = true
-		s.hush()
+		s.endListener()
 		_ = s.send(report{Ended: &ev.status})
 	case ev.status.Stopped():
 		_ = s.send(report{Stopped: ev.status.StopSignal()})
