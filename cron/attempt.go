@@ -9,33 +9,54 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
-func init() {
-	cronhook.Begin = func(ctx context.Context, job any, tick time.Time, take cronhook.Take) (cronhook.Attempt, error) {
-		r, err := job.(*Job).attempt(ctx, tick.Round(0), take)
-		if err != nil {
-			return nil, err
-		}
-		return attempt{r}, nil
-	}
+// Take says how [Job.Begin] acquires the lock of the job.
+type Take struct {
+	// Acquire acquires the lock with the given name, which is that of the job.
+	Acquire func(ctx context.Context, name string) (*fencelock.Lock, error)
+
+	Shared bool          // others may hold the lock at the same time
+	AtOnce bool          // Acquire does not wait, and Begin does not retry while the engine is unavailable
+	Wait   time.Duration // how long Begin retries; 0 means until the tick is too late
 }
 
-// attempt implements cronhook.Attempt.
-type attempt struct{ run *ongoing }
+// ErrUnrecorded means that the work of an [Attempt] ran, but the record may not say so: another
+// instance may run the tick again.
+var ErrUnrecorded = errors.New("the run could not be recorded, and another host may run this tick again")
 
-// Lock implements cronhook.Attempt.
-func (a attempt) Lock() *fencelock.Lock { return a.run.lock }
+// Attempt is an attempt to run a tick. It belongs to one goroutine.
+type Attempt struct{ run *ongoing }
 
-// Started implements cronhook.Attempt.
-func (a attempt) Started() { a.run.start() }
+// Begin begins an attempt to run a tick, for a caller whose work starts later, such as a command.
+// It acquires the lock with take and records the attempt under it. Until [Attempt.Started], the tick
+// is not claimed: if the caller fails or dies, the next caller runs it.
+//
+// Begin returns a *[SkippedError] if the tick is claimed, too late, or the job is paused; the error
+// of take.Acquire; fencelock.ErrUnavailable if the attempt could not be recorded; and
+// fencelock.ErrLost if the lock was lost. In these cases it has released the lock.
+func (j *Job) Begin(ctx context.Context, tick time.Time, take Take) (*Attempt, error) {
+	r, err := j.attempt(ctx, tick.Round(0), take)
+	if err != nil {
+		return nil, err
+	}
+	return &Attempt{r}, nil
+}
 
-// Finish implements cronhook.Attempt.
-func (a attempt) Finish(err error) error { return a.run.finish(err) }
+// Lock returns the lock that Begin has acquired. The caller releases it after Finish.
+func (a *Attempt) Lock() *fencelock.Lock { return a.run.lock }
+
+// Started tells that the work has started. It does not block: the claim is recorded meanwhile.
+func (a *Attempt) Started() { a.run.start() }
+
+// Finish ends the attempt. err is the error of the work, or why it was not started. Without
+// Started, the tick stays open. Otherwise Finish records the outcome and returns err, joined with
+// [ErrUnrecorded] and the *LostError if they apply. If the engine is unreachable, it returns after
+// at most 11 s. Further calls do nothing and return err.
+func (a *Attempt) Finish(err error) error { return a.run.finish(err) }
 
 // attempt begins a run under a lock of the caller, who starts the work later.
-func (j *Job) attempt(ctx context.Context, scheduled time.Time, take cronhook.Take) (*ongoing, error) {
+func (j *Job) attempt(ctx context.Context, scheduled time.Time, take Take) (*ongoing, error) {
 	if j.invalid != nil {
 		return nil, j.invalid
 	}
@@ -69,7 +90,7 @@ func (j *Job) attempt(ctx context.Context, scheduled time.Time, take cronhook.Ta
 
 // take acquires a lock of the caller. If the caller waits, an earlier run may end long after the
 // tick is too late for others. Only a record tells for that long that nobody has run the tick.
-func (c *claim) take(ctx context.Context, take cronhook.Take) (*fencelock.Lock, error) {
+func (c *claim) take(ctx context.Context, take Take) (*fencelock.Lock, error) {
 	lock, err := c.whileOpen(ctx, func(ctx context.Context) (*fencelock.Lock, error) { return take.Acquire(ctx, c.job.name) })
 	if err != nil {
 		return nil, err

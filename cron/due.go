@@ -7,8 +7,14 @@ import (
 	"time"
 )
 
-// due implements cronhook.Due.
-type due struct {
+// ClockCheck is how often a scheduler reads the wall clock while it waits for a tick. Its timer runs
+// on the monotonic clock, which stops while the host is suspended and does not follow a clock that
+// is set. It is half of the default of Config.Late, so that a tick shortly after that is not too late.
+const ClockCheck = 30 * time.Second
+
+// Due finds the ticks for which a scheduler woke up, and runs them. Adapters of schedulers use it;
+// other programs call [Job.Run] or [Job.Tick]. It is safe for concurrent use.
+type Due struct {
 	job      *Job // a copy that knows its schedule
 	schedule Schedule
 
@@ -19,13 +25,14 @@ type due struct {
 	first time.Time          // the oldest tick that Take returned last; zero before
 }
 
-// newDue returns a due that starts now, or, with Config.CatchUp, Config.Late ago.
-func (j *Job) newDue(s Schedule) (*due, error) {
+// Due returns the ticks of a schedule from now on, or, with Config.CatchUp, from Config.Late ago. It
+// returns the error of the job's configuration, which is a fencelock.ErrInvalid.
+func (j *Job) Due(s Schedule) (*Due, error) {
 	if j.invalid != nil {
 		return nil, j.invalid
 	}
 	own := *j
-	d := &due{job: &own, schedule: s, last: time.Now().Round(0)}
+	d := &Due{job: &own, schedule: s, last: time.Now().Round(0)}
 	d.turn, d.end = context.WithCancel(context.Background())
 	if j.cfg.CatchUp > 0 {
 		d.last = d.last.Add(-j.cfg.Late)
@@ -39,8 +46,10 @@ func (j *Job) newDue(s Schedule) (*due, error) {
 	return d, nil
 }
 
-// Take implements cronhook.Due.
-func (d *due) Take(now time.Time) []time.Time {
+// Take returns the ticks that came due since the last call, up to now, oldest first, in the zone of
+// now. It returns only the newest one, or the newest Config.CatchUp ones if that is more. Ticks older
+// than Config.Late are dropped; the first of them is reported to Config.OnTick.
+func (d *Due) Take(now time.Time) []time.Time {
 	ticks, passed, past := d.take(now)
 	if passed > 0 {
 		d.job.cfg.Logger.Info("older ticks dropped", "job", d.job.name, "ticks", passed, "until", ticks[0])
@@ -54,7 +63,7 @@ func (d *due) Take(now time.Time) []time.Time {
 
 // take is Take. It also returns the number of ticks that it dropped, and the first tick that is
 // older than Config.Late, or the zero time.
-func (d *due) take(now time.Time) (ticks []time.Time, passed int, past time.Time) {
+func (d *Due) take(now time.Time) (ticks []time.Time, passed int, past time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.last.After(now.Add(early + d.job.cfg.Skew)) {
@@ -85,7 +94,7 @@ func (d *due) take(now time.Time) (ticks []time.Time, passed int, past time.Time
 
 // turnOf returns the context in which a tick may wait. It has ended if Take has returned newer
 // ticks.
-func (d *due) turnOf(tick time.Time) context.Context {
+func (d *Due) turnOf(tick time.Time) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if tick.Before(d.first) {
@@ -94,8 +103,9 @@ func (d *due) turnOf(tick time.Time) context.Context {
 	return d.turn
 }
 
-// Near implements cronhook.Due.
-func (d *due) Near(now time.Time) bool {
+// Near reports whether a tick of the schedule is due now or came due within Config.Late, whether
+// taken or not. If none is near, the scheduler uses another schedule.
+func (d *Due) Near(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.next(now.Add(-d.job.cfg.Late).Round(0), now)
@@ -103,7 +113,7 @@ func (d *due) Near(now time.Time) bool {
 }
 
 // nextTick returns the first tick that Take has not returned, or the zero time if there is none.
-func (d *due) nextTick(now time.Time) time.Time {
+func (d *Due) nextTick(now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.next(d.last, now)
@@ -111,15 +121,18 @@ func (d *due) nextTick(now time.Time) time.Time {
 
 // next returns the tick after t, in the zone of now. It returns the zero time if there is none or
 // the schedule does not advance. The caller holds mu.
-func (d *due) next(t, now time.Time) time.Time {
+func (d *Due) next(t, now time.Time) time.Time {
 	if next := d.schedule.Next(t.In(now.Location())); next.After(t) {
 		return next
 	}
 	return time.Time{}
 }
 
-// TickAll implements cronhook.Due.
-func (d *due) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx context.Context) error) (failed error) {
+// TickAll calls Job.Tick for ticks that Take has returned together, one after the other, until ctx
+// ends. If there are several, each waits for the run before it, here or on another instance, at most
+// for Config.Late, even with OverlapSkip. It returns the errors of all ticks except of skipped ones,
+// and the cause of ctx's end if it did not reach all of them.
+func (d *Due) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx context.Context) error) (failed error) {
 	j := d.job
 	if len(ticks) > 1 && j.cfg.Overlap != OverlapAllow { // catch up: run the missed ticks one after the other
 		patient := *j
@@ -136,3 +149,27 @@ func (d *due) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx contex
 	}
 	return failed
 }
+
+// Start is the first half of [Job.Tick], for a tick that Take has returned. finish ends the run; err
+// is the error of its work, or nil. finish writes the outcome into the job's record, releases the
+// lock, and reports the outcome. It returns err, joined with the *LostError if the lock was lost. If
+// the engine is unreachable, it returns after at most 10 s. Further calls of finish do nothing and
+// return err.
+func (d *Due) Start(ctx context.Context, tick time.Time) (finish func(err error) error, err error) {
+	r, err := d.job.begin(ctx, tick.Round(0), (*Job).start)
+	if err != nil {
+		return nil, err
+	}
+	return r.finish, nil
+}
+
+// Report tells Config.OnTick and Config.Logger why the scheduler's call at now ran no tick.
+func (d *Due) Report(now time.Time, why error) {
+	d.job.report(context.Background(), Run{Tick: now.UTC()}, why)
+}
+
+// CatchUp returns Config.CatchUp.
+func (d *Due) CatchUp() int { return d.job.cfg.CatchUp }
+
+// RunsOverlap reports whether Config.Overlap is OverlapAllow.
+func (d *Due) RunsOverlap() bool { return d.job.cfg.Overlap == OverlapAllow }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -28,7 +27,7 @@ type stubborn struct{}
 func (stubborn) Next(t time.Time) time.Time { return t }
 
 // due returns what Take returns, in seconds since zero.
-func due(d cronhook.Due, zero, now time.Time) (seconds []float64) {
+func due(d *cron.Due, zero, now time.Time) (seconds []float64) {
 	for _, tick := range d.Take(now) {
 		seconds = append(seconds, tick.Sub(zero).Seconds())
 	}
@@ -58,7 +57,7 @@ func TestDue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				zero := time.Now()
 				in, _ := alone(c.cfg)
-				d, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
+				d, err := in.job.Due(cron.Every(10 * time.Second))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +77,7 @@ func TestDue(t *testing.T) {
 func TestTicksThatArePastAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{})
-		d, err := cronhook.NewDue(in.job, cron.Every(time.Hour))
+		d, err := in.job.Due(cron.Every(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +94,7 @@ func TestDueNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		in, _ := alone(cron.Config{})
-		d, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
+		d, err := in.job.Due(cron.Every(10 * time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +113,7 @@ func TestDueKeepsTheZone(t *testing.T) {
 		east := time.FixedZone("east", 3600)
 		in, _ := alone(cron.Config{})
 		var asked *time.Location
-		d, err := cronhook.NewDue(in.job, scheduleFunc(func(at time.Time) time.Time { asked = at.Location(); return time.Time{} }))
+		d, err := in.job.Due(scheduleFunc(func(at time.Time) time.Time { asked = at.Location(); return time.Time{} }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +132,7 @@ func TestSchedulesThatEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{})
 		for _, s := range []cron.Schedule{times{}, stubborn{}} {
-			d, err := cronhook.NewDue(in.job, s)
+			d, err := in.job.Due(s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +160,7 @@ func TestClockThatWasAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		in, _ := alone(cron.Config{})
-		d, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
+		d, err := in.job.Due(cron.Every(10 * time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -21,18 +20,18 @@ var errNoProgram = errors.New("no such file")
 // that one has started the tick or will not.
 func TestAttemptWaitsForItsRival(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(*instance, cronhook.Attempt)
+		end  func(*instance, *cron.Attempt)
 		wait time.Duration
 		want cron.Reason // "" if the caller that waits gets the tick
 	}{
-		"the rival fails": {end: func(_ *instance, a cronhook.Attempt) {
+		"the rival fails": {end: func(_ *instance, a *cron.Attempt) {
 			_ = a.Finish(errNoProgram)
 			_ = a.Lock().Release()
 		}},
-		"the rival keeps its lock": {end: func(_ *instance, a cronhook.Attempt) { _ = a.Finish(errNoProgram) }},
-		"the rival dies":           {end: func(in *instance, _ cronhook.Attempt) { in.engine.Kill() }},
-		"the rival starts":         {end: func(_ *instance, a cronhook.Attempt) { a.Started() }, want: cron.ReasonClaimed},
-		"the rival hangs":          {end: func(*instance, cronhook.Attempt) {}, wait: time.Minute, want: cron.ReasonStarting},
+		"the rival keeps its lock": {end: func(_ *instance, a *cron.Attempt) { _ = a.Finish(errNoProgram) }},
+		"the rival dies":           {end: func(in *instance, _ *cron.Attempt) { in.engine.Kill() }},
+		"the rival starts":         {end: func(_ *instance, a *cron.Attempt) { a.Started() }, want: cron.ReasonClaimed},
+		"the rival hangs":          {end: func(*instance, *cron.Attempt) {}, wait: time.Minute, want: cron.ReasonStarting},
 	} {
 		for _, limit := range []int{0, 2} {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,7 +42,7 @@ func TestAttemptWaitsForItsRival(t *testing.T) {
 				rival := all[0].attempt(t, epoch)
 				ends := make(chan error)
 				go func() { // ends when the rival has started the tick, failed, or the wait is over
-					_, err := cronhook.Begin(t.Context(), all[1].job, epoch, cronhook.Take{Acquire: all[1].locks.Acquire, Shared: true, Wait: c.wait})
+					_, err := all[1].job.Begin(t.Context(), epoch, cron.Take{Acquire: all[1].locks.Acquire, Shared: true, Wait: c.wait})
 					ends <- err
 				}()
 				time.Sleep(10 * time.Second)
@@ -75,7 +74,7 @@ func TestLossWhileARivalIsAwaited(t *testing.T) {
 		}
 		rival := all[0].attempt(t, epoch)
 		time.AfterFunc(10*time.Second, func() { all[1].engine.Lose("job") })
-		_, err := cronhook.Begin(t.Context(), all[1].job, epoch, cronhook.Take{Acquire: all[1].locks.Acquire, Shared: true})
+		_, err := all[1].job.Begin(t.Context(), epoch, cron.Take{Acquire: all[1].locks.Acquire, Shared: true})
 		want(t, "Begin", err, fencelock.ErrLost)
 		_ = rival.Finish(nil)
 	})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
@@ -266,7 +265,7 @@ func (r *ongoing) do(fn func(ctx context.Context) error) error {
 // errExited is the error of a run whose fn panics or calls runtime.Goexit.
 var errExited = errors.New("the run ended its goroutine")
 
-// finish implements cronhook.Finish.
+// finish ends the run; see [Due.Start].
 func (r *ongoing) finish(err error) error {
 	r.once.Do(func() { err = r.finishOnce(err) })
 	return err
@@ -322,5 +321,5 @@ func (r *ongoing) record(state State, failure error) error {
 	if unwritten == nil || err == nil || errors.Is(err, errLater) || errors.Is(err, fencelock.ErrUnsupported) {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", cronhook.ErrUnrecorded, err)
+	return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
 // Run is a scheduler for one job. It calls Tick for every tick of s, in its own goroutines,
@@ -17,7 +15,7 @@ import (
 // Run returns the cause of ctx's end, nil if s has no more ticks, or an ErrInvalid at once.
 // Outcomes of ticks are reported only to Config.OnTick and Config.Logger.
 func (j *Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) error) error {
-	due, err := j.newDue(s)
+	due, err := j.Due(s)
 	if err != nil {
 		return err
 	}
@@ -32,7 +30,7 @@ func (j *Job) Run(ctx context.Context, s Schedule, fn func(ctx context.Context) 
 		if next.IsZero() {
 			return nil
 		}
-		wait := time.NewTimer(min(next.Sub(now.Round(0)), cronhook.ClockCheck))
+		wait := time.NewTimer(min(next.Sub(now.Round(0)), ClockCheck))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

@@ -12,7 +12,6 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/google/go-cmp/cmp"
 )
@@ -97,7 +96,7 @@ func TestNextTickFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, books := alone(cron.Config{CatchUp: 1})
 		s := times{time.Now(), time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}
-		due, err := cronhook.NewDue(in.job, s)
+		due, err := in.job.Due(s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 )
 
@@ -453,7 +452,7 @@ func TestJobsThatMakeNoSense(t *testing.T) {
 		"late for ever":  cron.New(in.locks, "job", &cron.Config{Late: math.MaxInt64}),
 	} {
 		want(t, what, job.Tick(t.Context(), time.Now(), nothing), fencelock.ErrInvalid)
-		_, err := cronhook.NewDue(job, cron.Every(time.Hour))
+		_, err := job.Due(cron.Every(time.Hour))
 		want(t, what, err, fencelock.ErrInvalid)
 		want(t, what, job.Run(t.Context(), cron.Every(time.Hour), nothing), fencelock.ErrInvalid)
 	}
@@ -530,7 +529,7 @@ func TestSkipsAreVisible(t *testing.T) {
 func TestTickTakenEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := alone(cron.Config{Skew: time.Millisecond})
-		due, err := cronhook.NewDue(in.job, cron.Every(10*time.Second))
+		due, err := in.job.Due(cron.Every(10 * time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

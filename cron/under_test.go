@@ -12,19 +12,18 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/memlock"
 )
 
 // take is how a program acquires the lock of a tick that it runs.
-func take(locks *fencelock.Locker) cronhook.Take {
-	return cronhook.Take{Acquire: locks.TryAcquire, AtOnce: true, Shared: locks.Options().Shared}
+func take(locks *fencelock.Locker) cron.Take {
+	return cron.Take{Acquire: locks.TryAcquire, AtOnce: true, Shared: locks.Options().Shared}
 }
 
 // attempt begins an attempt at a tick.
-func (in *instance) attempt(t *testing.T, tick time.Time) cronhook.Attempt {
+func (in *instance) attempt(t *testing.T, tick time.Time) *cron.Attempt {
 	t.Helper()
-	a, err := cronhook.Begin(t.Context(), in.job, tick, take(in.locks))
+	a, err := in.job.Begin(t.Context(), tick, take(in.locks))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 		}
 		for _, failure := range []error{nil, errors.New("exit status 3")} {
 			tick := time.Now()
-			a, err := cronhook.Begin(t.Context(), all[0].job, tick, take(locks))
+			a, err := all[0].job.Begin(t.Context(), tick, take(locks))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,13 +80,13 @@ func TestRunUnderTheLockOfTheCaller(t *testing.T) {
 // An attempt that ends before the work has started, in whatever way, leaves the tick to the next
 // caller, and the record says where it was.
 func TestAttemptThatDoesNotStart(t *testing.T) {
-	for name, end := range map[string]func(*instance, cronhook.Attempt){
-		"an error": func(_ *instance, a cronhook.Attempt) {
+	for name, end := range map[string]func(*instance, *cron.Attempt){
+		"an error": func(_ *instance, a *cron.Attempt) {
 			_ = a.Finish(errors.New("no such file"))
 			_ = a.Lock().Release()
 		},
-		"a crash":  func(in *instance, _ cronhook.Attempt) { in.engine.Kill(); time.Sleep(2 * ttl) },
-		"a signal": func(_ *instance, a cronhook.Attempt) { _ = a.Lock().Release() },
+		"a crash":  func(in *instance, _ *cron.Attempt) { in.engine.Kill(); time.Sleep(2 * ttl) },
+		"a signal": func(_ *instance, a *cron.Attempt) { _ = a.Lock().Release() },
 	} {
 		for _, shared := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,11 +119,11 @@ func TestAttemptsUnderASharedLock(t *testing.T) {
 			in.locks = in.locks.With(fencelock.Options{Shared: true})
 		}
 		a := all[0].attempt(t, epoch)
-		_, err := cronhook.Begin(t.Context(), all[1].job, epoch, take(all[1].locks))
+		_, err := all[1].job.Begin(t.Context(), epoch, take(all[1].locks))
 		wantSkipped(t, err, cron.ReasonStarting)
 		a.Started()
 		synctest.Wait()
-		_, err = cronhook.Begin(t.Context(), all[1].job, epoch, take(all[1].locks))
+		_, err = all[1].job.Begin(t.Context(), epoch, take(all[1].locks))
 		wantSkipped(t, err, cron.ReasonClaimed)
 		want(t, "Finish", a.Finish(nil), nil)
 	})
@@ -137,7 +136,7 @@ func TestAttemptAtOnce(t *testing.T) {
 		var engine faulty
 		in := newLedger().instance(memlock.New(nil), engine.through, cron.Config{})
 		engine.refuse.Store(1)
-		_, err := cronhook.Begin(t.Context(), in.job, epoch, take(in.locks))
+		_, err := in.job.Begin(t.Context(), epoch, take(in.locks))
 		want(t, "Begin", err, fencelock.ErrUnavailable)
 		if took := time.Since(epoch); took > 0 {
 			t.Errorf("it took %v", took)
@@ -158,7 +157,7 @@ func TestAttemptThatWaits(t *testing.T) {
 		ends := make(chan error, 2)
 		for _, in := range all[:2] {
 			go func() { // ends when one of them has started the tick
-				a, err := cronhook.Begin(t.Context(), in.job, epoch, cronhook.Take{Acquire: in.locks.Acquire})
+				a, err := in.job.Begin(t.Context(), epoch, cron.Take{Acquire: in.locks.Acquire})
 				if err == nil {
 					a.Started()
 				}
@@ -186,7 +185,7 @@ func TestStartThatIsNotRecorded(t *testing.T) {
 		a := in.attempt(t, epoch)
 		engine.refuse.Store(1000)
 		a.Started()
-		want(t, "Finish", a.Finish(nil), cronhook.ErrUnrecorded, fencelock.ErrUnavailable)
+		want(t, "Finish", a.Finish(nil), cron.ErrUnrecorded, fencelock.ErrUnavailable)
 	})
 }
 
@@ -196,7 +195,7 @@ func TestAttemptDoesNotBegin(t *testing.T) {
 		all, _ := fleet(1, 0, cron.Config{})
 		job, locks := all[0].job, all[0].locks
 		during := func(name string, do func(*fencelock.Lock)) error {
-			_, err := cronhook.Begin(t.Context(), job, epoch, cronhook.Take{AtOnce: true, Acquire: func(ctx context.Context, _ string) (*fencelock.Lock, error) {
+			_, err := job.Begin(t.Context(), epoch, cron.Take{AtOnce: true, Acquire: func(ctx context.Context, _ string) (*fencelock.Lock, error) {
 				lock, err := locks.TryAcquire(ctx, name)
 				if err == nil {
 					do(lock)
@@ -216,7 +215,7 @@ func TestAttemptDoesNotBegin(t *testing.T) {
 		want(t, "Resume", job.Resume(t.Context()), nil)
 		time.Sleep(time.Second)
 		epoch := time.Now()
-		_, err := cronhook.Begin(t.Context(), job, epoch, cronhook.Take{AtOnce: true, Acquire: func(ctx context.Context, name string) (*fencelock.Lock, error) {
+		_, err := job.Begin(t.Context(), epoch, cron.Take{AtOnce: true, Acquire: func(ctx context.Context, name string) (*fencelock.Lock, error) {
 			lock, err := locks.TryAcquire(ctx, name)
 			_, broken := locks.Break(ctx, name, "a test")
 			synctest.Wait()
@@ -256,7 +255,7 @@ func TestAttemptWithoutRecords(t *testing.T) {
 		a = two.attempt(t, epoch)
 		a.Started()
 		want(t, "the run", errors.Join(a.Finish(nil), a.Lock().Release()), nil)
-		_, err := cronhook.Begin(t.Context(), one.job, epoch, take(one.locks))
+		_, err := one.job.Begin(t.Context(), epoch, take(one.locks))
 		wantSkipped(t, err, cron.ReasonClaimed)
 	})
 }

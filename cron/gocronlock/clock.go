@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/cronhook"
+	"github.com/fencelock/fencelock/cron"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/jonboulle/clockwork"
 )
@@ -76,7 +76,7 @@ func (a *alarm) stop() (active bool) {
 
 // wait looks at the clock again after d, or earlier. The caller holds mu.
 func (a *alarm) wait(d time.Duration) {
-	a.timer = time.AfterFunc(min(d, cronhook.ClockCheck), a.look)
+	a.timer = time.AfterFunc(min(d, cron.ClockCheck), a.look)
 }
 
 // look calls fn if its time has come. time.AfterFunc calls look in a goroutine, which may have begun

@@ -41,7 +41,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 )
@@ -55,7 +54,7 @@ import (
 // are reported to Config.OnTick and Config.Logger. If gocron calls it more than Config.Late after
 // the last tick, it returns a fencelock.ErrInvalid that says what to change.
 func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) error) (func(ctx context.Context) error, error) {
-	due, err := cronhook.NewDue(job, schedule)
+	due, err := job.Due(schedule)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +70,7 @@ func Task(job *cron.Job, schedule cron.Schedule, fn func(ctx context.Context) er
 // take returns the ticks that are due at a call of gocron. If there are none, it reports and
 // returns the reason: a *cron.SkippedError if the tick was taken before or nothing was missed, and
 // a fencelock.ErrInvalid if no tick is near, which means that gocron has another schedule.
-func take(job *cron.Job, due cronhook.Due, now time.Time) ([]time.Time, error) {
+func take(job *cron.Job, due *cron.Due, now time.Time) ([]time.Time, error) {
 	ticks := due.Take(now)
 	if len(ticks) > 0 {
 		return ticks, nil
@@ -108,7 +107,7 @@ var ErrUnknown = errors.New("gocron did not report how the run ended: another li
 // calls the locker once per call and does not distinguish runs, so Config.CatchUp and
 // cron.OverlapAllow are a fencelock.ErrInvalid here.
 func Options(job *cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) {
-	due, err := cronhook.NewDue(job, schedule)
+	due, err := job.Due(schedule)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +127,7 @@ func Options(job *cron.Job, schedule cron.Schedule) ([]gocron.JobOption, error) 
 // locker is a gocron.Locker for one job, whose runs do not overlap.
 type locker struct {
 	job *cron.Job
-	due cronhook.Due
+	due *cron.Due
 
 	mu     sync.Mutex // guards result
 	result error      // the result of the work until Unlock; ErrUnknown at other times
@@ -157,7 +156,7 @@ func (l *locker) ended(err error) {
 // lock is a run that gocron holds.
 type lock struct {
 	locker *locker
-	finish cronhook.Finish
+	finish func(err error) error
 }
 
 // Unlock finishes the run. gocron calls it after the listeners.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	robfig "github.com/robfig/cron/v3"
 )
 
@@ -32,7 +31,7 @@ func Add(ctx context.Context, c *robfig.Cron, spec string, job *cron.Job, fn fun
 	if err != nil {
 		return 0, err
 	}
-	due, err := cronhook.NewDue(job, schedule)
+	due, err := job.Due(schedule)
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +52,7 @@ const noEntry robfig.EntryID = 0
 // set forward or the host is suspended, that timer is late by the same time. c calculates it again
 // when it removes an entry, even if the entry does not exist.
 func checkClock(ctx context.Context, to weak.Pointer[robfig.Cron], id robfig.EntryID) {
-	time.AfterFunc(cronhook.ClockCheck, func() {
+	time.AfterFunc(cron.ClockCheck, func() {
 		c := to.Value()
 		if c == nil || ctx.Err() != nil || id != noEntry && !c.Entry(id).Valid() {
 			return
@@ -109,7 +108,7 @@ func Wrapper(ctx context.Context, c *robfig.Cron, job *cron.Job, schedule robfig
 	if every, ok := schedule.(robfig.ConstantDelaySchedule); ok {
 		return nil, fmt.Errorf("%w: the ticks of @every %v differ between instances: use cron.Every", fencelock.ErrInvalid, every.Delay)
 	}
-	due, err := cronhook.NewDue(job, schedule)
+	due, err := job.Due(schedule)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +127,7 @@ type entry struct {
 	ctx context.Context // the context of its runs
 	fn  func(ctx context.Context) error
 	in  *time.Location
-	due cronhook.Due
+	due *cron.Due
 }
 
 // Run is called when the scheduler wakes up. robfig/cron does not pass the scheduled time, so Take

@@ -16,7 +16,6 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/memlock"
 )
@@ -58,17 +57,17 @@ func TestSignalBeforeTheStartOfATick(t *testing.T) {
 	locks := fencelock.New(claimsOnly{store, store, store}, nil)
 	job := cron.New(locks, "x", nil)
 	a, tick := &app{ctx: t.Context()}, time.Now()
-	take := cronhook.Take{Acquire: locks.TryAcquire, AtOnce: true}
+	take := cron.Take{Acquire: locks.TryAcquire, AtOnce: true}
 	for n := range 20 {
 		next := make(chan error, 1)
 		var run tickRun
 		_, _, err := a.await(func(ctx context.Context) (lock *fencelock.Lock, err error) {
-			if run.attempt, err = cronhook.Begin(ctx, job, tick, take); err != nil {
+			if run.attempt, err = job.Begin(ctx, tick, take); err != nil {
 				t.Fatal(err)
 			}
 			go func() { // ends when it has the lock
-				take := cronhook.Take{Acquire: locks.Acquire}
-				other, err := cronhook.Begin(context.Background(), job, tick, take)
+				take := cron.Take{Acquire: locks.Acquire}
+				other, err := job.Begin(context.Background(), tick, take)
 				if err == nil {
 					_ = other.Finish(errors.New("a test"))
 					err = other.Lock().Release()

@@ -17,7 +17,6 @@ import (
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/termtext"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
 // runCmd is the verb run. Flags that flock(1) has too have the same names.
@@ -226,7 +225,7 @@ func (c *runCmd) taker(a *app, engine driver.Engine, locker *fencelock.Locker) f
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
 	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&spokenLog{app: a})})
-	return c.tick.taker(job, c.Tick, cronhook.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait.limit})
+	return c.tick.taker(job, c.Tick, cron.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait.limit})
 }
 
 // refusal returns why there is no lock, and a hint. Only a held lock counts as busy: an unreachable

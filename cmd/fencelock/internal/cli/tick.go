@@ -11,22 +11,21 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/cronhook"
 )
 
 // tickRun is the run of a tick by this process. The zero value is a run without a tick.
 type tickRun struct {
-	attempt    cronhook.Attempt // nil until the attempt is recorded
-	unrecorded error            // why the tick may be run again although the command ran
+	attempt    *cron.Attempt // nil until the attempt is recorded
+	unrecorded error         // why the tick may be run again although the command ran
 }
 
 // taker returns a function that acquires the lock and records that this process is about to run a
 // tick: the one nearest to the time of this host, in UTC. Hosts whose runs start at about the same
 // time have the same tick; two runs of one crontab that are at least a tick apart have two. The
 // tick is claimed when the command has started.
-func (t *tickRun) taker(job *cron.Job, every time.Duration, take cronhook.Take) func(context.Context) (*fencelock.Lock, error) {
+func (t *tickRun) taker(job *cron.Job, every time.Duration, take cron.Take) func(context.Context) (*fencelock.Lock, error) {
 	return func(ctx context.Context) (_ *fencelock.Lock, err error) {
-		if t.attempt, err = cronhook.Begin(ctx, job, time.Now().Round(every), take); err != nil {
+		if t.attempt, err = job.Begin(ctx, time.Now().Round(every), take); err != nil {
 			return nil, asBusy(err)
 		}
 		return t.attempt.Lock(), nil
@@ -60,7 +59,7 @@ func (t *tickRun) finish(err error) {
 		return
 	}
 	end := withinLease(t.attempt.Lock(), func() error { return t.attempt.Finish(err) })
-	if errors.Is(end, cronhook.ErrUnrecorded) {
+	if errors.Is(end, cron.ErrUnrecorded) {
 		t.unrecorded = fmt.Errorf("%w: %w", driver.ErrUnavailable, end)
 	}
 }
