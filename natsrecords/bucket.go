@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strconv"
@@ -13,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // bucket is a bucket that exists and is fit for records.
@@ -113,7 +113,6 @@ func (b *bucket) put(ctx context.Context, key string, value []byte, last uint64,
 // read returns a record and the sequence number of the last message of its key: of the record, of a
 // marker that there is none, or 0. An old answer is asked for again for a second.
 func (b *bucket) read(ctx context.Context, key string) (rec driver.Record, last uint64, err error) {
-	pause := retry.NewBackoff(10*time.Millisecond, 100*time.Millisecond)
 	for begun := time.Now(); ; {
 		rec = driver.Record{Key: key}
 		msg, err := b.stream.GetLastMsgForSubject(ctx, "$KV."+b.name+"."+encode(key))
@@ -125,10 +124,19 @@ func (b *bucket) read(ctx context.Context, key string) (rec driver.Record, last 
 		case msg.Header.Get("KV-Operation") == "" && msg.Header.Get(jetstream.MarkerReasonHeader) == "":
 			rec.Value, rec.Version = msg.Data, versionOf(msg.Sequence)
 		}
-		if b.seen.pass(key, msg.Sequence, time.Since(begun) > time.Second) || !pause.Wait(ctx) {
+		if b.seen.pass(key, msg.Sequence, time.Since(begun) > time.Second) || !pause(ctx) {
 			return rec, msg.Sequence, nil
 		}
 	}
+}
+
+// pause waits for 10 to 50 ms, or until ctx ends. It reports whether ctx has not ended.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(10*time.Millisecond + rand.N(40*time.Millisecond)):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // list returns the records whose keys have a prefix.

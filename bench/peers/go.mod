@@ -2,7 +2,7 @@ module github.com/fencelock/fencelock/bench/peers
 
 go 1.26.0
 
-replace github.com/fencelock/fencelock => ../../
+replace github.com/fencelock/fencelock => ../..
 
 require (
 	github.com/bsm/redislock v0.10.0

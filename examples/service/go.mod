@@ -5,7 +5,7 @@ go 1.26.0
 
 require (
 	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
-	github.com/fencelock/fencelock/promfencelock v0.0.0-00010101000000-000000000000
+	github.com/fencelock/fencelock/observe/promfencelock v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
@@ -26,5 +26,5 @@ require (
 
 replace (
 	github.com/fencelock/fencelock => ../..
-	github.com/fencelock/fencelock/promfencelock => ../../promfencelock
+	github.com/fencelock/fencelock/observe/promfencelock => ../../observe/promfencelock
 )

@@ -16,7 +16,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence/fencegoredis"
-	"github.com/fencelock/fencelock/promfencelock"
+	"github.com/fencelock/fencelock/observe/promfencelock"
 	"github.com/fencelock/fencelock/redislock/goredis"
 )
 

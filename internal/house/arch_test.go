@@ -31,7 +31,7 @@ type room struct {
 var rooms = []room{
 	{folder: "driver", imports: []string{}, tests: []string{"driver", "testing libraries"}},
 	{folder: "driver/drivertest", imports: []string{"driver", "."}},
-	{folder: "dashboard", imports: []string{".", "cron", "internal/promtext", "internal/watch"}},
+	{folder: "observe/dashboard", imports: []string{".", "cron", "internal/promtext", "internal/watch"}},
 	{folder: "driver/drivertest/proc", imports: []string{"driver", "internal/freeze"}},
 	{folder: "internal/hold", imports: []string{}},
 	{folder: "internal/heldlock", imports: []string{}},
@@ -78,21 +78,21 @@ var rooms = []room{
 	{folder: "fence/fencegoredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/go-redis/v9"}},
 	{folder: "fencelockvet", imports: []string{"fencelockvet/checks", "golang.org/x/tools"}},
 	{folder: "fencelockvet/checks", imports: []string{"golang.org/x/tools"}},
-	{folder: "otelfencelock", imports: []string{".", "internal/lockmetrics", "go.opentelemetry.io/otel"}},
-	{folder: "promfencelock", imports: []string{".", "internal/lockmetrics", "github.com/prometheus/client_golang"}},
+	{folder: "observe/otelfencelock", imports: []string{".", "observe/lockmetrics", "go.opentelemetry.io/otel"}},
+	{folder: "observe/promfencelock", imports: []string{".", "observe/lockmetrics", "github.com/prometheus/client_golang"}},
 	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "kubelock", imports: []string{"driver", "internal/kubeapi", "internal/retry"}},
 	{folder: "internal/kubeapi", imports: []string{"driver"}},
 	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/bucket", "internal/retry", "golang.org/x/sync"}},
 	{folder: "internal/bucket", imports: []string{"driver", "internal/awslogin"}},
 	{folder: "etcdrecords", imports: []string{"driver", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc/codes"}},
-	{folder: "natsrecords", imports: []string{"driver", "internal/retry", "github.com/nats-io/nats.go"}},
+	{folder: "natsrecords", imports: []string{"driver", "github.com/nats-io/nats.go"}},
 	{folder: "internal/awslogin", imports: []string{}},
 	{folder: "recordlock", imports: []string{"driver", "internal/clock", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/internal/sqlfloor", imports: []string{}},
 	{folder: "fence/internal/guardtest", imports: []string{".", "fence", "memlock", "fence/internal/redisfloor", "internal/faults", "internal/testkit/redistest"}},
-	{folder: "internal/lockmetrics", imports: []string{".", "driver", "internal/hold"}},
+	{folder: "observe/lockmetrics", imports: []string{".", "driver", "internal/hold"}},
 	{folder: "internal/promtext", imports: []string{}},
 	{folder: "internal/words", imports: []string{"driver"}},
 	{folder: "internal/recordtext", imports: []string{}},
@@ -164,7 +164,11 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "cmd/fencelock/fencelock-all", "cmd/fencelock/mandoc", "fencelockvet", "otelfencelock", "promfencelock", "examples/service"}
+var modules = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "cmd/fencelock/fencelock-all", "cmd/fencelock/mandoc", "fencelockvet", "observe/otelfencelock", "observe/promfencelock", "examples/service"}
+
+// leaves are the modules of modules that users import. Users upgrade them and the root one by one, so
+// their code, other than tests, uses only what the root exports to everybody.
+var leaves = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "observe/otelfencelock", "observe/promfencelock"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
@@ -234,6 +238,9 @@ func checkArrow(folder string, test bool, imported string) error {
 	}
 	if !test && folder != startsServers && !strings.HasPrefix(folder, testkit) && !slices.Contains(mayTest, folder) && strings.HasPrefix(imported, modulePath+"/"+testkit) {
 		return fmt.Errorf("%s must not import %s: only tests do", folder, imported)
+	}
+	if below := strings.TrimPrefix(imported, modulePath+"/"); !test && slices.Contains(leaves, folder) && slices.Contains(strings.Split(below, "/"), "internal") {
+		return fmt.Errorf("%s must not import %s: a module that users import works with every later version of the root, which exports only what is not internal", folder, imported)
 	}
 	allowed := rooms[i].imports
 	if test {
@@ -313,6 +320,8 @@ func TestArrowsRefuse(t *testing.T) {
 		{folder: "filelock", imported: "golang.org/x/sys/unix", want: true},
 		{folder: "filelock", imported: "golang.org/x/system", want: false},
 		{folder: "memlock", imported: "testing/synctest", want: false},
+		{folder: "observe/promfencelock", imported: modulePath + "/observe/lockmetrics", want: true},
+		{folder: "observe/promfencelock", imported: modulePath + "/internal/watch", want: false},
 		{folder: "memlock", imported: "testing/synctest", test: true, want: true},
 		{folder: "internal/hold", imported: modulePath + "/driver", want: false},
 		{folder: "internal/testkit/conntest", imported: "testing", want: true},
@@ -388,7 +397,7 @@ func TestWithoutHeavyModules(t *testing.T) {
 		}
 	}
 	for name, module := range map[string]string{
-		"otelfencelock/go.sum": "go.opentelemetry.io", "promfencelock/go.sum": "github.com/prometheus", "etcdrecords/go.sum": "go.etcd.io",
+		"observe/otelfencelock/go.sum": "go.opentelemetry.io", "observe/promfencelock/go.sum": "github.com/prometheus", "etcdrecords/go.sum": "go.etcd.io",
 		"natsrecords/go.sum": "github.com/nats-io", "tools/stores/go.sum": servers,
 	} {
 		if !strings.Contains(readText(t, name), module) {

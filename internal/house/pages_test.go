@@ -108,7 +108,7 @@ GET / 421
 // them.
 func TestObservabilityPage(t *testing.T) {
 	const page = "docs/observability.md"
-	examples := dedent(readText(t, "promfencelock/example_test.go")) + dedent(readText(t, "otelfencelock/example_test.go"))
+	examples := dedent(readText(t, "observe/promfencelock/example_test.go")) + dedent(readText(t, "observe/otelfencelock/example_test.go"))
 	for _, b := range readBlocks(t, page) {
 		if b.language == "go" && !strings.Contains(examples, b.text) {
 			t.Errorf("%s:%d: not part of an example of promfencelock or otelfencelock", page, b.line)
@@ -118,7 +118,7 @@ func TestObservabilityPage(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(fencelock_\\w+)` \\|").FindAllStringSubmatch(readText(t, page), -1) {
 		documented = append(documented, m[1])
 	}
-	of := readText(t, "promfencelock/metrics.go")
+	of := readText(t, "observe/promfencelock/metrics.go")
 	for _, m := range regexp.MustCompile(`(NewDesc|histogram|counter)\("(\w+)"`).FindAllStringSubmatch(of, -1) {
 		name := "fencelock_" + strings.TrimPrefix(m[2], "fencelock_")
 		if m[1] == "counter" {
@@ -126,7 +126,7 @@ func TestObservabilityPage(t *testing.T) {
 		}
 		prom = append(prom, name)
 	}
-	of = readText(t, "otelfencelock/metrics.go")
+	of = readText(t, "observe/otelfencelock/metrics.go")
 	for _, m := range regexp.MustCompile(`(\w+)\("([a-z.]+)", (?:metric\.WithUnit\()?"([^"]+)"`).FindAllStringSubmatch(of, -1) {
 		name := "fencelock_" + strings.ReplaceAll(strings.TrimPrefix(m[2], "fencelock."), ".", "_")
 		switch {

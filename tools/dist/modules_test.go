@@ -56,7 +56,7 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 
 	user := t.TempDir()
 	program := "package main\n\nimport (\n"
-	nested := []string{"etcdrecords", "fence/fencegrpc", "natsrecords", "otelfencelock", "promfencelock"}
+	nested := []string{"etcdrecords", "fence/fencegrpc", "natsrecords", "observe/otelfencelock", "observe/promfencelock"}
 	for _, dir := range nested {
 		program += "\t_ \"github.com/fencelock/fencelock/" + dir + "\"\n"
 	}

@@ -2,7 +2,7 @@ module github.com/go-redis/redis_rate/v10
 
 go 1.26.0
 
-replace github.com/fencelock/fencelock => ../../../
+replace github.com/fencelock/fencelock => ../../..
 
 require (
 	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000

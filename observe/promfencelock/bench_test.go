@@ -5,7 +5,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/fencelock/fencelock/promfencelock"
+	"github.com/fencelock/fencelock/observe/promfencelock"
 )
 
 // The difference to "none" is what metrics cost for one acquisition and its release.

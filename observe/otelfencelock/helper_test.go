@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/otelfencelock"
+	"github.com/fencelock/fencelock/observe/otelfencelock"
 )
 
 // meter returns a tracer, and a function that collects its metrics.

@@ -18,7 +18,7 @@ import (
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/fencelock/fencelock/promfencelock"
+	"github.com/fencelock/fencelock/observe/promfencelock"
 	"github.com/fencelock/fencelock/ratelimit"
 	"github.com/fencelock/fencelock/semaphore"
 )

@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/election"
 )
 
-const rules = "../contrib/prometheus/rules"
+const rules = "../../contrib/prometheus/rules"
 
 // The rules pass their tests in promtool.
 func TestRules(t *testing.T) {

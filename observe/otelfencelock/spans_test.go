@@ -17,7 +17,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/fencelock/fencelock/otelfencelock"
+	"github.com/fencelock/fencelock/observe/otelfencelock"
 )
 
 // process is a process with spans of its own.

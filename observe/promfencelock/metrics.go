@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/internal/lockmetrics"
+	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
 // lockLabels are the labels of the metrics of locks.

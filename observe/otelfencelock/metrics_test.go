@@ -14,7 +14,7 @@ import (
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/idempotent"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/fencelock/fencelock/otelfencelock"
+	"github.com/fencelock/fencelock/observe/otelfencelock"
 	"github.com/fencelock/fencelock/ratelimit"
 	"github.com/fencelock/fencelock/semaphore"
 )

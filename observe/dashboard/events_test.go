@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/observe/dashboard"
 )
 
 // look waits for the next look of a page with the default interval.

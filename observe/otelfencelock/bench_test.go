@@ -11,7 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/fencelock/fencelock/otelfencelock"
+	"github.com/fencelock/fencelock/observe/otelfencelock"
 )
 
 // The difference to "none" is what metrics, and metrics and spans, cost for one acquisition and its

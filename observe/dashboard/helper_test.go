@@ -13,9 +13,9 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/observe/dashboard"
 )
 
 // counted counts the lists of an engine.

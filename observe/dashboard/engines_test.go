@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
+	"github.com/fencelock/fencelock/observe/dashboard"
 )
 
 // Each engine that ships shows a holder and a waiter of another client, their hand-over, and a lock

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/internal/lockmetrics"
+	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
 // Config holds the settings of a Collector. The zero Config is ready to use.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/fencelock/fencelock/otelfencelock"
+	"github.com/fencelock/fencelock/observe/otelfencelock"
 )
 
 func Example() {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/observe/dashboard"
 )
 
 var serve = flag.String("serve", "", "serve the page of this `scene` until stdin ends")

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/internal/lockmetrics"
+	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
 // The attributes of metrics.

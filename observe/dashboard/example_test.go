@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/observe/dashboard"
 )
 
 // The page of a service, with a button for operators. The engine is that of the service's locks.

@@ -17,10 +17,10 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/dashboard"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/election"
 	"github.com/fencelock/fencelock/memlock"
+	"github.com/fencelock/fencelock/observe/dashboard"
 )
 
 // The table for browsers without JavaScript shows every name and note as text.

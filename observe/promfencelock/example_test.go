@@ -13,7 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/memlock"
-	"github.com/fencelock/fencelock/promfencelock"
+	"github.com/fencelock/fencelock/observe/promfencelock"
 	"github.com/fencelock/fencelock/ratelimit"
 )
 

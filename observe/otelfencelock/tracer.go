@@ -10,10 +10,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/internal/lockmetrics"
+	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
-const scope = "github.com/fencelock/fencelock/otelfencelock" // of the instrumentation
+const scope = "github.com/fencelock/fencelock/observe/otelfencelock" // of the instrumentation
 
 // Option is a setting of NewTracer.
 type Option func(*config)

@@ -1,5 +1,5 @@
 // The tracer for OpenTelemetry, outside the module graph of those who do not use it.
-module github.com/fencelock/fencelock/otelfencelock
+module github.com/fencelock/fencelock/observe/otelfencelock
 
 go 1.26.0
 
@@ -29,4 +29,4 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 )
 
-replace github.com/fencelock/fencelock => ..
+replace github.com/fencelock/fencelock => ../..

@@ -1,5 +1,5 @@
 // The collector for Prometheus, outside the module graph of those who do not use it.
-module github.com/fencelock/fencelock/promfencelock
+module github.com/fencelock/fencelock/observe/promfencelock
 
 go 1.26.0
 
@@ -21,4 +21,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/fencelock/fencelock => ..
+replace github.com/fencelock/fencelock => ../..

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/internal/lockmetrics"
+	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
 // The attributes that both spans of a lock have, and some of their events.
