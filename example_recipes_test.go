@@ -25,9 +25,9 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"
-	"github.com/fencelock/fencelock/s3records"
+	"github.com/fencelock/fencelock/stores/s3records"
 	"github.com/fencelock/fencelock/semaphore"
-	"github.com/fencelock/fencelock/sqlrecords"
+	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
 // The Go blocks of docs/recipes.md are compiled and run here. TestRecipesCompile checks that page

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fencelock/fencelock/sqlrecords"
+	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
 // mariadbServer is a private MariaDB on a free port of the loopback interface, in a folder of its own.

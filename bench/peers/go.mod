@@ -2,11 +2,15 @@ module github.com/fencelock/fencelock/bench/peers
 
 go 1.26.0
 
-replace github.com/fencelock/fencelock => ../..
+replace (
+	github.com/fencelock/fencelock => ../..
+	github.com/fencelock/fencelock/cron/schedulers => ../../cron/schedulers
+)
 
 require (
 	github.com/bsm/redislock v0.10.0
 	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
+	github.com/fencelock/fencelock/cron/schedulers v0.0.0-00010101000000-000000000000
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/jackc/pgx/v5 v5.12.0

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/cron/gocronlock"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronlock"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/go-redsync/redsync/v4"

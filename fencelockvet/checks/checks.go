@@ -51,13 +51,13 @@ var functions = map[string]function{
 	"semaphore.Semaphore.TryAcquire": {
 		callback: -1, name: -1, lock: true, try: true,
 	},
-	"election.Run":           {callback: 3, name: -1, work: true},
-	"election.Candidate.Run": {callback: 1, name: -1, work: true},
-	"cron.Job.Tick":          {callback: 2, name: -1, work: true},
-	"cron.Job.Now":           {callback: 1, name: -1, work: true},
-	"cron.Job.Run":           {callback: 2, name: -1, work: true},
-	"cron/robfigcron.Add":    {callback: 4, name: -1},
-	"idempotent.Do":          {callback: 3, name: -1},
+	"election.Run":                   {callback: 3, name: -1, work: true},
+	"election.Candidate.Run":         {callback: 1, name: -1, work: true},
+	"cron.Job.Tick":                  {callback: 2, name: -1, work: true},
+	"cron.Job.Now":                   {callback: 1, name: -1, work: true},
+	"cron.Job.Run":                   {callback: 2, name: -1, work: true},
+	"cron/schedulers/robfigcron.Add": {callback: 4, name: -1},
+	"idempotent.Do":                  {callback: 3, name: -1},
 }
 
 // errMethods are methods whose only result is an error that says whether a lock is still held.

@@ -56,9 +56,8 @@ var rooms = []room{
 	{folder: "redlock", imports: []string{"driver", "internal/nameindex", "internal/quorum", "internal/hold", "internal/redisconn", "internal/redisfmt", "internal/redisinspect", "internal/retry", "internal/tasks", "internal/words", "engine libraries", "github.com/redis/rueidis", "internal/inspect"}},
 	{folder: "internal/quorum", imports: []string{"internal/hold"}},
 	{folder: "election", imports: []string{".", "driver", "internal/retry"}},
-	{folder: "election/", imports: []string{".", "driver", "election", "github.com/go-co-op/gocron/v2"}},
 	{folder: "cron", imports: []string{".", "driver", "internal/recordtext", "internal/retry"}},
-	{folder: "cron/", imports: []string{".", "cron", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron/v3"}},
+	{folder: "cron/schedulers/", imports: []string{".", "cron", "driver", "election", "github.com/go-co-op/gocron/v2", "github.com/google/uuid", "github.com/jonboulle/clockwork", "github.com/robfig/cron/v3"}},
 	{folder: "chaostest", imports: []string{"chaostest/history", "internal/faults"}},
 	{folder: "chaostest/record", imports: []string{".", "chaostest/history"}},
 	{folder: "chaostest/history", imports: []string{"github.com/anishathalye/porcupine", "golang.org/x/sys"}},
@@ -80,13 +79,13 @@ var rooms = []room{
 	{folder: "fencelockvet/checks", imports: []string{"golang.org/x/tools"}},
 	{folder: "observe/otelfencelock", imports: []string{".", "observe/lockmetrics", "go.opentelemetry.io/otel"}},
 	{folder: "observe/promfencelock", imports: []string{".", "observe/lockmetrics", "github.com/prometheus/client_golang"}},
-	{folder: "sqlrecords", imports: []string{"driver", "internal/retry"}},
+	{folder: "stores/sqlrecords", imports: []string{"driver", "internal/retry"}},
 	{folder: "kubelock", imports: []string{"driver", "internal/kubeapi", "internal/retry"}},
 	{folder: "internal/kubeapi", imports: []string{"driver"}},
-	{folder: "s3records", imports: []string{"driver", "internal/awslogin", "internal/bucket", "internal/retry", "golang.org/x/sync"}},
+	{folder: "stores/s3records", imports: []string{"driver", "internal/awslogin", "internal/bucket", "internal/retry", "golang.org/x/sync"}},
 	{folder: "internal/bucket", imports: []string{"driver", "internal/awslogin"}},
-	{folder: "etcdrecords", imports: []string{"driver", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc/codes"}},
-	{folder: "natsrecords", imports: []string{"driver", "github.com/nats-io/nats.go"}},
+	{folder: "stores/etcdrecords", imports: []string{"driver", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc/codes"}},
+	{folder: "stores/natsrecords", imports: []string{"driver", "github.com/nats-io/nats.go"}},
 	{folder: "internal/awslogin", imports: []string{}},
 	{folder: "recordlock", imports: []string{"driver", "internal/clock", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
@@ -132,7 +131,7 @@ var rooms = []room{
 	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
 	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
 		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
-		"pglock", "recordlock", "redislock", "redlock", "s3records", "sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+		"pglock", "recordlock", "redislock", "redlock", "stores/s3records", "stores/sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys", "golang.org/x/term"}},
 	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},
@@ -164,11 +163,11 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "cmd/fencelock/fencelock-all", "cmd/fencelock/mandoc", "fencelockvet", "observe/otelfencelock", "observe/promfencelock", "examples/service"}
+var modules = []string{"cron/schedulers", "fence/fencegrpc", "stores/etcdrecords", "stores/natsrecords", "cmd/fencelock/fencelock-all", "cmd/fencelock/mandoc", "fencelockvet", "observe/otelfencelock", "observe/promfencelock", "examples/service"}
 
-// leaves are the modules of modules that users import. Users upgrade them and the root one by one, so
+// leaves are the packages in modules of their own that users import. Users upgrade them and the root one by one, so
 // their code, other than tests, uses only what the root exports to everybody.
-var leaves = []string{"fence/fencegrpc", "etcdrecords", "natsrecords", "observe/otelfencelock", "observe/promfencelock"}
+var leaves = []string{"cron/schedulers/gocronelector", "cron/schedulers/gocronlock", "cron/schedulers/robfigcron", "fence/fencegrpc", "stores/etcdrecords", "stores/natsrecords", "observe/otelfencelock", "observe/promfencelock"}
 
 // sourceFile is one parsed file and the folder it lies in.
 type sourceFile struct {
@@ -383,8 +382,8 @@ func TestWithoutHeavyModules(t *testing.T) {
 	const servers, nats = "go.etcd.io/etcd/server", "github.com/nats-io/nats-server"
 	for dir, heavy := range map[string][]string{
 		".":                           {"go.opentelemetry.io", "github.com/prometheus", "google.golang.org/grpc", "go.etcd.io", "github.com/nats-io"},
-		"etcdrecords":                 {servers},
-		"natsrecords":                 {nats},
+		"stores/etcdrecords":          {servers},
+		"stores/natsrecords":          {nats},
 		"cmd/fencelock/fencelock-all": {servers, nats},
 	} {
 		for _, name := range []string{"go.mod", "go.sum"} {
@@ -397,8 +396,8 @@ func TestWithoutHeavyModules(t *testing.T) {
 		}
 	}
 	for name, module := range map[string]string{
-		"observe/otelfencelock/go.sum": "go.opentelemetry.io", "observe/promfencelock/go.sum": "github.com/prometheus", "etcdrecords/go.sum": "go.etcd.io",
-		"natsrecords/go.sum": "github.com/nats-io", "tools/stores/go.sum": servers,
+		"observe/otelfencelock/go.sum": "go.opentelemetry.io", "observe/promfencelock/go.sum": "github.com/prometheus", "stores/etcdrecords/go.sum": "go.etcd.io",
+		"stores/natsrecords/go.sum": "github.com/nats-io", "tools/stores/go.sum": servers,
 	} {
 		if !strings.Contains(readText(t, name), module) {
 			t.Errorf("this test does not see what %s downloads", name)

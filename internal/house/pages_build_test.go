@@ -17,8 +17,8 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/cron/gocronlock"
-	"github.com/fencelock/fencelock/cron/robfigcron"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronlock"
+	"github.com/fencelock/fencelock/cron/schedulers/robfigcron"
 	"github.com/go-co-op/gocron/v2"
 	robfig "github.com/robfig/cron/v3"
 )
@@ -70,11 +70,11 @@ func main() { fmt.Println("built") }
 // stands for its block.
 func TestPagesBuild(t *testing.T) {
 	for page, c := range map[string]struct {
-		program string
-		ends    []string // "" is a block that is no body of a function
+		module, program string
+		ends            []string // "" is a block that is no body of a function
 	}{
-		"docs/cron.md":            {cronProgram, []string{"return nil", "return err", "return err", "return err"}},
-		"docs/leader-election.md": {electionProgram, []string{"return err", "return nil", "return nil", ""}},
+		"docs/cron.md":            {"cron/schedulers", cronProgram, []string{"return nil", "return err", "return err", "return err"}},
+		"docs/leader-election.md": {".", electionProgram, []string{"return err", "return nil", "return nil", ""}},
 	} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func TestPagesBuild(t *testing.T) {
 				}
 				source, n = append(source, text), n+1
 			}
-			if out := runOverlay(t, readmeDir(t), strings.Join(source, "\n")); n != len(c.ends) || out != "built\n" {
+			if out := runOverlay(t, c.module, readmeDir(t), strings.Join(source, "\n")); n != len(c.ends) || out != "built\n" {
 				t.Errorf("%d blocks of %d, and it prints %q", n, len(c.ends), out)
 			}
 		})

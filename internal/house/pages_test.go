@@ -96,7 +96,7 @@ GET / 421
 					source = append(source, b.text)
 				}
 			}
-			if out := runOverlay(t, readmeDir(t), strings.Join(source, "\n")); out != c.want {
+			if out := runOverlay(t, ".", readmeDir(t), strings.Join(source, "\n")); out != c.want {
 				t.Errorf("printed\n%s, want\n%s", out, c.want)
 			}
 		})

@@ -68,10 +68,10 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// runOverlay runs source as a command of this module, without a file in its tree.
-func runOverlay(t *testing.T, dir, source string) string {
+// runOverlay runs source as a command of a module, without a file in its tree.
+func runOverlay(t *testing.T, module, dir, source string) string {
 	t.Helper()
-	root, err := os.Getwd()
+	root, err := filepath.Abs(module)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func runOverlay(t *testing.T, dir, source string) string {
 	}
 	writeText(t, file, source, 0o600)
 	writeText(t, overlay, string(replace), 0o600)
-	cmd := exec.Command("go", "run", "-overlay", overlay, "./internal/readme", filepath.Join(dir, "locks"))
+	cmd := exec.Command("go", "run", "-C", root, "-overlay", overlay, "./internal/readme", filepath.Join(dir, "locks"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

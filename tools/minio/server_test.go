@@ -22,7 +22,7 @@ import (
 	"github.com/fencelock/fencelock/internal/freeze"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/recordlock"
-	"github.com/fencelock/fencelock/s3records"
+	"github.com/fencelock/fencelock/stores/s3records"
 )
 
 // The login of the servers' administrator.

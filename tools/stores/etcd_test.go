@@ -15,7 +15,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/etcdrecords"
+	"github.com/fencelock/fencelock/stores/etcdrecords"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/recordlock"
 )

@@ -20,7 +20,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
-	"github.com/fencelock/fencelock/natsrecords"
+	"github.com/fencelock/fencelock/stores/natsrecords"
 	"github.com/fencelock/fencelock/recordlock"
 )
 

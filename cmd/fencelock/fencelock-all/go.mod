@@ -5,8 +5,8 @@ go 1.26.0
 
 require (
 	github.com/fencelock/fencelock v0.0.0-00010101000000-000000000000
-	github.com/fencelock/fencelock/etcdrecords v0.0.0-00010101000000-000000000000
-	github.com/fencelock/fencelock/natsrecords v0.0.0-00010101000000-000000000000
+	github.com/fencelock/fencelock/stores/etcdrecords v0.0.0-00010101000000-000000000000
+	github.com/fencelock/fencelock/stores/natsrecords v0.0.0-00010101000000-000000000000
 	github.com/nats-io/nats.go v1.55.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
@@ -49,6 +49,6 @@ require (
 
 replace (
 	github.com/fencelock/fencelock => ../../..
-	github.com/fencelock/fencelock/etcdrecords => ../../../etcdrecords
-	github.com/fencelock/fencelock/natsrecords => ../../../natsrecords
+	github.com/fencelock/fencelock/stores/etcdrecords => ../../../stores/etcdrecords
+	github.com/fencelock/fencelock/stores/natsrecords => ../../../stores/natsrecords
 )

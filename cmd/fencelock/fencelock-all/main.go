@@ -22,8 +22,8 @@ import (
 	_ "github.com/fencelock/fencelock/cmd/fencelock/internal/early"
 	"github.com/fencelock/fencelock/cmd/fencelock/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/etcdrecords"
-	"github.com/fencelock/fencelock/natsrecords"
+	"github.com/fencelock/fencelock/stores/etcdrecords"
+	"github.com/fencelock/fencelock/stores/natsrecords"
 )
 
 func main() {

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/observe/dashboard"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/observe/dashboard"
 )
 
 // uiCmd is the verb ui.

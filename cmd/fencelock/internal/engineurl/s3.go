@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/internal/bucket"
 	"github.com/fencelock/fencelock/internal/inspect"
 	"github.com/fencelock/fencelock/recordlock"
-	"github.com/fencelock/fencelock/s3records"
+	"github.com/fencelock/fencelock/stores/s3records"
 )
 
 // s3Parameters are the parameters of URLs of S3.

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/natsrecords"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/natsrecords"
 )
 
 // Locks in a bucket that three servers store.

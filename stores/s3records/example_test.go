@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/fencelock/fencelock/optimistic"
-	"github.com/fencelock/fencelock/s3records"
+	"github.com/fencelock/fencelock/stores/s3records"
 )
 
 // A number that many processes count up, in a bucket.

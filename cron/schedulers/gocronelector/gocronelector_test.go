@@ -11,9 +11,9 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/cron/gocronlock"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronelector"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronlock"
 	"github.com/fencelock/fencelock/election"
-	"github.com/fencelock/fencelock/election/gocronelector"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/go-co-op/gocron/v2"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/cron/gocronlock"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronlock"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/go-cmp/cmp"

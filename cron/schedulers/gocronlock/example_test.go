@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/cron/gocronlock"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronlock"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/go-co-op/gocron/v2"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
-	"github.com/fencelock/fencelock/s3records"
+	"github.com/fencelock/fencelock/stores/s3records"
 )
 
 // put writes a record, and fails the test on an error.

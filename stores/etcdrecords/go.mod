@@ -1,5 +1,5 @@
 // The records in etcd, outside the module graph of those who do not use them.
-module github.com/fencelock/fencelock/etcdrecords
+module github.com/fencelock/fencelock/stores/etcdrecords
 
 go 1.26.0
 
@@ -27,4 +27,4 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace github.com/fencelock/fencelock => ..
+replace github.com/fencelock/fencelock => ../..

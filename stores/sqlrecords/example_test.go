@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/optimistic"
-	"github.com/fencelock/fencelock/sqlrecords"
+	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
 // A number that many processes count up, in a table of MariaDB.

@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
-	"github.com/fencelock/fencelock/sqlrecords"
+	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
 // patience bounds what must happen, however slow the machine is.

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencelock/fencelock/natsrecords"
+	"github.com/fencelock/fencelock/stores/natsrecords"
 )
 
 // TestMarks: a smaller sequence number is refused for a while.

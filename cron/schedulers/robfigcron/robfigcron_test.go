@@ -14,7 +14,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/cron/robfigcron"
+	"github.com/fencelock/fencelock/cron/schedulers/robfigcron"
 	"github.com/fencelock/fencelock/memlock"
 	robfig "github.com/robfig/cron/v3"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/recordlock"
-	"github.com/fencelock/fencelock/sqlrecords"
+	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
 func TestMain(m *testing.M) {

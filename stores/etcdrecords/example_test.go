@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/etcdrecords"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/etcdrecords"
 )
 
 // Locks in etcd. A waiter that arrives after the death of a holder may wait for twice the TTL, so a

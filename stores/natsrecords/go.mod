@@ -1,5 +1,5 @@
 // The records in NATS, outside the module graph of those who do not use them.
-module github.com/fencelock/fencelock/natsrecords
+module github.com/fencelock/fencelock/stores/natsrecords
 
 go 1.26.0
 
@@ -17,4 +17,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 )
 
-replace github.com/fencelock/fencelock => ..
+replace github.com/fencelock/fencelock => ../..

@@ -11,7 +11,7 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
-	"github.com/fencelock/fencelock/s3records"
+	"github.com/fencelock/fencelock/stores/s3records"
 )
 
 // login sets a login for all requests of a test.

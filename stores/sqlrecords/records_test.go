@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"
-	"github.com/fencelock/fencelock/sqlrecords"
+	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
 func TestRegister(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronelector"
 	"github.com/fencelock/fencelock/election"
-	"github.com/fencelock/fencelock/election/gocronelector"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/go-co-op/gocron/v2"
 )

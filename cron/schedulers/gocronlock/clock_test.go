@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencelock/fencelock/cron/gocronlock"
+	"github.com/fencelock/fencelock/cron/schedulers/gocronlock"
 	"github.com/go-co-op/gocron/v2"
 )
 
