@@ -3,16 +3,18 @@
 # .ci/need installs what is missing, or prints how to.
 
 GO ?= go
+# Each module is tested with the versions that its users get, not with those of the workspace.
+export GOWORK := off
 # Most tests wait, for servers or until a lease expires, so more tests than cores run at once. Only as
 # many packages as cores do, since each starts servers and processes of its own.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 PARALLEL := $(shell expr 2 \* $(CORES))
 # The slowest packages start first.
-LONG = ./cmd/fencelock/internal/cli ./pglock ./redislock
+LONG = ./pglock ./redislock
 # Its tests read files in one goroutine. With the race detector they take ten times as long.
 HOUSE = internal/house
 # Each of its tests keeps many processes busy.
-NEMESIS = cmd/fencelock/internal/nemesis
+NEMESIS = internal/nemesis
 # Without debugger tables a test binary is linked in a third of the time. Stack traces and reports of
 # the race detector do not need them.
 LINK = -ldflags=-w
@@ -42,9 +44,10 @@ test: check redis postgres mariadb prometheus shells haproxy ## all tests, with 
 # The tests of fencelockvet read the root module, which the test cache does not notice.
 .PHONY: test-root test-others
 test-root:
-	$(TEST) -timeout 25m -p $(CORES) -parallel $(PARALLEL) $(LONG) $$($(GO) list ./... | grep -v -e '/$(HOUSE)$$' -e '/$(NEMESIS)$$')
+	$(TEST) -timeout 25m -p $(CORES) -parallel $(PARALLEL) $(LONG) $$($(GO) list ./... | grep -v -e '/$(HOUSE)$$')
 test-others:
-	$(TEST) -timeout 25m -parallel $(CORES) ./$(NEMESIS)
+	cd cmd && $(TEST) -timeout 25m -p 1 -parallel $(PARALLEL) $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
+	cd cmd && $(TEST) -timeout 25m -parallel $(CORES) ./$(NEMESIS)
 	$(GO) test $(LINK) -vet=off ./$(HOUSE) ./internal/testkit/sim
 	$(GO) test -C fencelockvet -count=1 ./...
 	cd fence/fencegrpc && $(TEST) ./...
@@ -53,7 +56,6 @@ test-others:
 	cd stores/natsrecords && $(TEST) ./...
 	cd cron/schedulers && $(TEST) ./...
 	cd examples/service && $(TEST) ./...
-	cd cmd/fencelock/mandoc && $(TEST) ./...
 	$(GO) test -C tools/dist ./internal/...
 
 .PHONY: windows
@@ -73,6 +75,7 @@ windows-board:
 check: cc size apidiff ## gofmt, go vet, type checks for macOS, the size of the command, the API
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
 	$(GO) vet -race ./...
+	$(GO) vet -C cmd -race ./...
 	$(GO) vet -C bench -race ./...
 	$(GO) vet -C fence/fencegrpc -race ./...
 	$(GO) vet -C observe/otelfencelock -race ./...
@@ -80,12 +83,10 @@ check: cc size apidiff ## gofmt, go vet, type checks for macOS, the size of the 
 	$(GO) vet -C stores/natsrecords -race ./...
 	$(GO) vet -C cron/schedulers -race ./...
 	$(GO) vet -C stores/etcdrecords -race ./...
-	$(GO) vet -C cmd/fencelock/fencelock-all -race ./...
 	$(GO) vet -C examples/service -race ./...
-	$(GO) vet -C cmd/fencelock/mandoc -race ./...
 	$(GO) vet -C fencelockvet ./...
 	$(GO) vet -C tools/dist ./internal/...
-	$(GO) run -C tools ./typecheck darwin
+	$(GO) run -C tools ./typecheck darwin .. ../cmd
 
 .PHONY: apidiff
 apidiff: ## the API is compatible with the last version tag, if there is one
@@ -94,12 +95,12 @@ apidiff: ## the API is compatible with the last version tag, if there is one
 .PHONY: size
 size: ## the command is no larger than 16 MB; the tags of a release make it smaller
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-	$(GO) build -ldflags='-s -w' -o "$$dir/fencelock" ./cmd/fencelock && \
+	$(GO) build -C cmd -ldflags='-s -w' -o "$$dir/fencelock" ./fencelock && \
 	size=$$(wc -c <"$$dir/fencelock") && echo "the command has $$size bytes" && test "$$size" -le 16000000
 
 .PHONY: man
 man: ## the manual pages, in the directory man
-	mkdir -p man && $(GO) run -C cmd/fencelock/mandoc . "$(CURDIR)/man"
+	mkdir -p man && $(GO) run -C cmd ./mandoc "$(CURDIR)/man"
 
 DIST = $(GO) run -C tools/dist .
 # The version of a release, such as v1.2.3. By default it is the tag of the commit.
@@ -122,6 +123,7 @@ image: ## the build context of a container image, in the directory dist/image
 .PHONY: lint
 lint: ## golangci-lint; compiles it first, which takes minutes once
 	$(LINT) run
+	cd cmd && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 
 .PHONY: mutants
 mutants: cc ## show each deliberately broken engine and the case of the suite that catches it
@@ -142,10 +144,11 @@ slow: cc redis postgres haproxy minio ## repeat engine and fault tests many time
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./internal/testkit/engines ./redlock/... ./cron/... ./election/... ./semaphore/... ./idempotent/... ./optimistic/... ./ratelimit/... ./cmd/... ./examples/...
+	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./internal/testkit/engines ./redlock/... ./cron/... ./election/... ./semaphore/... ./idempotent/... ./optimistic/... ./ratelimit/... ./examples/...
+	cd cmd && FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
-	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./sqlrecords ./redislock ./recordlock ./kubelock ./s3records
-	FENCELOCK_SLOW=1 $(GO) test -timeout 240m -v ./cmd/fencelock/internal/nemesis
+	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./stores/sqlrecords ./redislock ./recordlock ./kubelock ./stores/s3records
+	FENCELOCK_SLOW=1 $(GO) test -C cmd -timeout 240m -v ./$(NEMESIS)
 	FENCELOCK_SLOW=1 $(MAKE) stores kube
 
 # etcd and NATS take some minutes to compile. The tests start them as children of the test binary.

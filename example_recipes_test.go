@@ -25,8 +25,8 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"
-	"github.com/fencelock/fencelock/stores/s3records"
 	"github.com/fencelock/fencelock/semaphore"
+	"github.com/fencelock/fencelock/stores/s3records"
 	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 

@@ -39,8 +39,8 @@ func buildCommand() (server, error) {
 	if err != nil {
 		return nil, err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, ours), "./cmd/fencelock")
-	build.Dir = ".."
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, ours), "./fencelock")
+	build.Dir = "../cmd"
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		_ = os.RemoveAll(dir)

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"github.com/fencelock/fencelock/cmd/fencelock/internal/cli"
-	_ "github.com/fencelock/fencelock/cmd/fencelock/internal/early"
+	"github.com/fencelock/fencelock/cmd/internal/cli"
+	_ "github.com/fencelock/fencelock/cmd/internal/early"
 )
 
 func main() { cli.Main() }

@@ -128,13 +128,13 @@ var rooms = []room{
 	{folder: "internal/testkit/verdict", imports: []string{"driver", "fence"}},
 	{folder: "internal/testkit/", imports: []string{}},
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
-	{folder: "cmd/fencelock/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
-	{folder: "cmd/fencelock/internal/engineurl", imports: []string{
-		"cmd/fencelock/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
+	{folder: "cmd/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
+	{folder: "cmd/internal/engineurl", imports: []string{
+		"cmd/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
 		"pglock", "recordlock", "redislock", "redlock", "stores/s3records", "stores/sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
-	{folder: "cmd/fencelock/internal/supervise", imports: []string{"golang.org/x/sys", "golang.org/x/term"}},
-	{folder: "cmd/fencelock/internal/termtext", imports: []string{}},
+	{folder: "cmd/internal/supervise", imports: []string{"golang.org/x/sys", "golang.org/x/term"}},
+	{folder: "cmd/internal/termtext", imports: []string{}},
 	{folder: "cmd/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
 	{folder: ".", imports: []string{"driver", "internal/clock", "internal/deadline", "internal/heldlock", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync"}},
@@ -163,7 +163,7 @@ var mayTest = []string{
 
 // modules are the modules of their own whose code obeys these rules, too: each in a
 // folder that the plan names.
-var modules = []string{"cron/schedulers", "fence/fencegrpc", "stores/etcdrecords", "stores/natsrecords", "cmd/fencelock/fencelock-all", "cmd/fencelock/mandoc", "fencelockvet", "observe/otelfencelock", "observe/promfencelock", "examples/service"}
+var modules = []string{"cron/schedulers", "fence/fencegrpc", "stores/etcdrecords", "stores/natsrecords", "cmd", "fencelockvet", "observe/otelfencelock", "observe/promfencelock", "examples/service"}
 
 // leaves are the packages in modules of their own that users import. Users upgrade them and the root one by one, so
 // their code, other than tests, uses only what the root exports to everybody.
@@ -330,12 +330,12 @@ func TestArrowsRefuse(t *testing.T) {
 		{folder: "driver/drivertest", imported: "testing", want: true},
 		{folder: "driver/drivertest", imported: modulePath, want: true},
 		{folder: "driver/drivertest", imported: modulePath + "/memlock", want: false},
-		{folder: "cmd/fencelock/internal/cli", imported: "github.com/spf13/cobra", want: true},
+		{folder: "cmd/internal/cli", imported: "github.com/spf13/cobra", want: true},
 		{folder: "cmd/fencelock", imported: "testing", want: false},
-		{folder: "cmd/fencelock/internal/supervise", imported: "golang.org/x/sys/unix", want: true},
-		{folder: "cmd/fencelock/internal/supervise", imported: modulePath, want: false},
-		{folder: "cmd/fencelock/internal/supervise", imported: modulePath, test: true, want: true},
-		{folder: "cmd/fencelock/internal/engineurl", imported: modulePath + "/cmd/fencelock/internal/supervise", want: false},
+		{folder: "cmd/internal/supervise", imported: "golang.org/x/sys/unix", want: true},
+		{folder: "cmd/internal/supervise", imported: modulePath, want: false},
+		{folder: "cmd/internal/supervise", imported: modulePath, test: true, want: true},
+		{folder: "cmd/internal/engineurl", imported: modulePath + "/cmd/internal/supervise", want: false},
 		{folder: "elsewhere", imported: "os", want: false},
 	} {
 		err := checkArrow(c.folder, c.test, c.imported)
@@ -350,7 +350,7 @@ func TestCommandWithoutTesting(t *testing.T) {
 	for _, way := range reaches(sources(t), "cmd/fencelock", false, "testing") {
 		t.Error(way)
 	}
-	if len(reaches(sources(t), "cmd/fencelock/internal/cli", true, "testing")) == 0 {
+	if len(reaches(sources(t), "cmd/internal/cli", true, "testing")) == 0 {
 		t.Error("this test does not see that the tests of the command reach package testing")
 	}
 }
@@ -376,15 +376,16 @@ func TestWithoutPgx(t *testing.T) {
 	}
 }
 
-// TestWithoutHeavyModules: users of the root module download no OpenTelemetry, no Prometheus, and no
-// client of etcd or NATS. Those of a store download no server.
+// TestWithoutHeavyModules: users of the root module download no OpenTelemetry, no Prometheus, no
+// client of etcd or NATS, no scheduler, and nothing that only commands need. Those of a store download
+// no server.
 func TestWithoutHeavyModules(t *testing.T) {
 	const servers, nats = "go.etcd.io/etcd/server", "github.com/nats-io/nats-server"
 	for dir, heavy := range map[string][]string{
-		".":                           {"go.opentelemetry.io", "github.com/prometheus", "google.golang.org/grpc", "go.etcd.io", "github.com/nats-io"},
-		"stores/etcdrecords":          {servers},
-		"stores/natsrecords":          {nats},
-		"cmd/fencelock/fencelock-all": {servers, nats},
+		".":                  {"go.opentelemetry.io", "github.com/prometheus", "google.golang.org/grpc", "go.etcd.io", "github.com/nats-io", "gocron", "robfig", "spf13"},
+		"stores/etcdrecords": {servers},
+		"stores/natsrecords": {nats},
+		"cmd":                {servers, nats},
 	} {
 		for _, name := range []string{"go.mod", "go.sum"} {
 			text := readText(t, dir+"/"+name)

@@ -14,7 +14,7 @@ var oneStepEval = regexp.MustCompile(`\beval\s+["']?\$?\(\s*(\S*/)?fencelock\b`)
 // TestNoOneStepEval: no page, help text or script shows it.
 func TestNoOneStepEval(t *testing.T) {
 	t.Parallel()
-	scripts, err := filepath.Glob("cmd/fencelock/internal/cli/testdata/script/*.txtar")
+	scripts, err := filepath.Glob("cmd/internal/cli/testdata/script/*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("%d scripts: %v", len(scripts), err)
 	}

@@ -395,7 +395,11 @@ func (r results) text(t *testing.T) string {
 // run runs tests of one folder and adds what they show.
 func (r *results) run(t *testing.T, folder string, tests []string) {
 	t.Helper()
-	cmd := exec.Command("go", "test", "-json", "-count=1", "-timeout=10m", "-run", "^("+strings.Join(tests, "|")+")$", "./"+folder)
+	module, pkg := ".", folder
+	if below, ok := strings.CutPrefix(folder, "cmd/"); ok {
+		module, pkg = "cmd", below
+	}
+	cmd := exec.Command("go", "test", "-C", module, "-json", "-count=1", "-timeout=10m", "-run", "^("+strings.Join(tests, "|")+")$", "./"+pkg)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	failed := ""

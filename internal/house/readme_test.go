@@ -116,7 +116,7 @@ func readmeDir(t *testing.T) string {
 func TestReadmeShell(t *testing.T) {
 	dir := readmeDir(t)
 	bin := filepath.Join(dir, "fencelock")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-o", bin, "./cmd/fencelock").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "cmd", "-buildvcs=false", "-ldflags=-w", "-o", bin, "./fencelock").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, command := range []string{"backup.sh", "serve"} {
@@ -176,6 +176,7 @@ func runLine(t *testing.T, cwd, dir, line string) {
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir = cwd
 	cmd.Env = append(os.Environ(),
+		"GOWORK=", // as in a checkout; make sets it to off
 		"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"FENCELOCK_URL=file://"+filepath.ToSlash(filepath.Join(dir, "locks")))
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -19,8 +19,8 @@ func build(t *testing.T, what string) string {
 	t.Helper()
 	program := filepath.Join(samples, what)
 	args := map[string][]string{
-		"dashboard.test": {"test", "-C", "../..", "-c", "-ldflags=-w", "-vet=off", "-o", program, "./dashboard"},
-		"fencelock":      {"build", "-C", "../..", "-buildvcs=false", "-ldflags=-w", "-o", program, "./cmd/fencelock"},
+		"dashboard.test": {"test", "-C", "../..", "-c", "-ldflags=-w", "-vet=off", "-o", program, "./observe/dashboard"},
+		"fencelock":      {"build", "-C", "../../cmd", "-buildvcs=false", "-ldflags=-w", "-o", program, "./fencelock"},
 	}[what]
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -19,14 +19,14 @@ import (
 	"github.com/fencelock/fencelock/tools/dist/internal/pack"
 )
 
-const versionPackage = "github.com/fencelock/fencelock/cmd/fencelock/internal/cli"
+const versionPackage = "github.com/fencelock/fencelock/cmd/internal/cli"
 
 // build compiles the command for a system: static, without the paths of this machine.
 func (r *release) build(ctx context.Context, work, goos, arch string) (pack.Binary, error) {
 	name := filepath.Join(work, "bin", goos+"-"+arch)
 	set := fmt.Sprintf("-X %[1]s.releaseVersion=%[2]s -X %[1]s.releaseCommit=%[3]s", versionPackage, r.version, r.commit)
-	_, err := output(ctx, r.source, cleanEnv("GOOS="+goos, "GOARCH="+arch), "go", "build", "-mod=readonly", "-trimpath", "-tags=nethttpomithttp2",
-		"-buildvcs=false", "-ldflags=-s -w -buildid= "+set, "-o", name, "./cmd/fencelock")
+	_, err := output(ctx, filepath.Join(r.source, "cmd"), cleanEnv("GOOS="+goos, "GOARCH="+arch), "go", "build", "-mod=readonly", "-trimpath", "-tags=nethttpomithttp2",
+		"-buildvcs=false", "-ldflags=-s -w -buildid= "+set, "-o", name, "./fencelock")
 	if err != nil {
 		return pack.Binary{}, err
 	}
@@ -74,7 +74,7 @@ func (r *release) manual(ctx context.Context, dir string) error {
 		return err
 	}
 	env := cleanEnv("SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.when.Unix(), 10))
-	if _, err := output(ctx, filepath.Join(r.source, "cmd/fencelock/mandoc"), env, "go", "run", ".", dir); err != nil {
+	if _, err := output(ctx, filepath.Join(r.source, "cmd/mandoc"), env, "go", "run", ".", dir); err != nil {
 		return err
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))

@@ -54,7 +54,7 @@ func policy(t *testing.T) string {
 // TestCommand uses fencelock with the rights that the documentation names, and with wrong settings.
 func TestCommand(t *testing.T) {
 	s := start(t, build(t))
-	program := program(t, "fencelock", "../..", "./cmd/fencelock")
+	program := program(t, "fencelock", "../../cmd", "./fencelock")
 	address := "s3://locks/team?endpoint=" + s.url()
 	rights := policy(t)
 	login := s.session(t, rights)

@@ -14,8 +14,8 @@ import (
 // TestCommand runs the command fencelock-all on a cluster of each kind.
 func TestCommand(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "fencelock-all")
-	build := exec.Command("go", "build", "-ldflags=-w", "-o", program, ".")
-	build.Dir = "../../cmd/fencelock/fencelock-all"
+	build := exec.Command("go", "build", "-ldflags=-w", "-o", program, "./fencelock-all")
+	build.Dir = "../../cmd"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

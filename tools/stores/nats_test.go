@@ -20,8 +20,8 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
-	"github.com/fencelock/fencelock/stores/natsrecords"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/natsrecords"
 )
 
 // dialNATS connects, and reconnects as long as the connection is not closed.

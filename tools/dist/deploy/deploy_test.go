@@ -37,8 +37,8 @@ type world struct{ dir string }
 func newWorld(t *testing.T) world {
 	t.Helper()
 	w := world{t.TempDir()}
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-o", w.dir+"/fencelock", "./cmd/fencelock")
-	build.Dir = packaging + ".."
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-o", w.dir+"/fencelock", "./fencelock")
+	build.Dir = packaging + "../cmd"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

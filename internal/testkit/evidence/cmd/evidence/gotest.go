@@ -19,7 +19,11 @@ type result struct {
 // subtests.
 func goTest(env []string, pkg, run string, args ...string) (result, error) {
 	var r result
-	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1", "-timeout=60m", "-run=" + run, pkg}, args...)...)
+	module := "."
+	if below, ok := strings.CutPrefix(pkg, "./cmd/"); ok {
+		module, pkg = "cmd", "./"+below
+	}
+	cmd := exec.Command("go", append([]string{"test", "-C", module, "-json", "-count=1", "-timeout=60m", "-run=" + run, pkg}, args...)...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

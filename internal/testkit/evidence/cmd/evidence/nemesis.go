@@ -29,7 +29,7 @@ func nemeses(f flags) (r evidence.Report, err error) {
 	}
 	for _, engine := range chosen {
 		begun := time.Now()
-		got, err := goTest(nil, "./cmd/fencelock/internal/nemesis", "^TestNemesis$/^"+engine+"$", "-v", "-args", "-nemesis.for="+f.length.String())
+		got, err := goTest(nil, "./cmd/internal/nemesis", "^TestNemesis$/^"+engine+"$", "-v", "-args", "-nemesis.for="+f.length.String())
 		if err != nil {
 			return r, err
 		}

@@ -1,0 +1,78 @@
+//go:build unix
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/cmd/internal/engineurl"
+	"github.com/fencelock/fencelock/internal/chaos"
+)
+
+const (
+	ownRate     = 200              // acquires per second that a server can bear which others use
+	ownPatience = 30 * time.Second // for counting and deleting what is under the prefix
+)
+
+// onOwn tests the engine of the URL, under a prefix that nothing uses.
+func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error {
+	if a.url == "" {
+		return &misuse{error: errors.New("chaos: write --engine NAME to start servers, or --url URL to use running ones")}
+	}
+	c.Prefix = cmp.Or(c.Prefix, fmt.Sprintf("chaos-%08x:", rand.Uint32()))
+	part, err := engineurl.PartOf(a.url, c.Prefix)
+	if err != nil {
+		return &exitError{code: exitConfig, err: err}
+	}
+	rate := cmp.Or(c.Rate, part.Rate, ownRate)
+	if far := distant(part.Hosts); far != "" && !c.Yes {
+		return &misuse{fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, rate), "--yes, if it may be used for that"}
+	}
+	limited, cancel := context.WithTimeout(ctx, ownPatience)
+	defer cancel()
+	switch n, err := part.Count(limited); {
+	case err != nil:
+		return &exitError{code: exitUnavailable, err: err}
+	case n > 0:
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("the prefix %s is in use: %d keys, rows, objects or files\ntry: another --prefix", c.Prefix, n)}
+	}
+	scheme, _, _ := strings.Cut(a.url, ":")
+	config.Rate = float64(rate)
+	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local, New: part.New}
+	a.say("using only what begins with %s", c.Prefix)
+	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
+}
+
+// cleanUp deletes the part and verifies that nothing is left.
+func (c *chaosCmd) cleanUp(a *app, part *engineurl.Part) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), ownPatience)
+	defer cancel()
+	switch left, err := part.Clear(ctx); {
+	case err != nil:
+		return fmt.Errorf("what begins with %s could not be deleted: %w", c.Prefix, err)
+	case left > 0:
+		return fmt.Errorf("%d keys, rows, objects or files that begin with %s could not be deleted", left, c.Prefix)
+	}
+	a.say("deleted what began with %s; nothing is left", c.Prefix)
+	return nil
+}
+
+// distant returns the first host that is not this one, or "".
+func distant(hosts []string) string {
+	for _, host := range hosts {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if ip := net.ParseIP(host); host != "localhost" && !strings.HasPrefix(host, "/") && !ip.IsLoopback() {
+			return host
+		}
+	}
+	return ""
+}

@@ -1,0 +1,145 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/cmd/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/internal/supervise"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// Exit codes besides that of the command. Most are those of sysexits.h; the last three are those of
+// shells. Scripts rely on them, so they do not change.
+const (
+	exitNotHeld       = 1 // nobody holds the name
+	exitUsage         = 64
+	exitCut           = 65 // a stored output is not the whole output
+	exitUnavailable   = 69
+	exitBroken        = 70 // doctor or chaos found something broken, or demo failed
+	exitStart         = 71 // fencelock could not get what it needs to run the command
+	exitOutput        = 74 // stdout could not be written
+	exitBusy          = 75
+	exitLost          = 76
+	exitConfig        = 78
+	exitCapped        = 124 // as timeout(1) has it
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the number of the signal
+)
+
+// exitError ends the program with an exit code. If err is nil, nothing is printed.
+type exitError struct {
+	code        int
+	err         error // printed; nil prints nothing
+	interrupted bool  // end by SIGINT instead of by code
+}
+
+// Error returns the message for people, or the code.
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns err.
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitWith returns an error that ends the program with a code and prints nothing.
+func exitWith(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// endedBySignal returns an error that ends the program as a signal does and prints nothing.
+func endedBySignal(s unix.Signal) error {
+	return &exitError{code: exitSignal + int(s), interrupted: s == unix.SIGINT}
+}
+
+// exitCode returns the exit code of err. If err is of several kinds, the first one in the table
+// decides: an error that no retry can fix comes before one that a retry can.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
+	if start, ok := errors.AsType[*supervise.StartError](err); ok {
+		return startFailures[start.Reason]
+	}
+	for _, known := range []struct {
+		err  error
+		code int
+	}{
+		{driver.ErrLost, exitLost},
+		{unix.EMFILE, exitStart}, // limits of this process, whatever it wanted
+		{unix.EFBIG, exitStart},
+		{driver.ErrConfig, exitConfig},
+		{driver.ErrHeld, exitBusy},
+		{driver.ErrUnavailable, exitUnavailable},
+		{driver.ErrUnsupported, exitConfig},
+		{driver.ErrInvalid, exitUsage},
+	} {
+		if errors.Is(err, known.err) {
+			return known.code
+		}
+	}
+	return 1
+}
+
+// startFailures are the exit codes of commands that did not start, as shells have them.
+var startFailures = map[supervise.Reason]int{
+	supervise.NotFound: exitNotFound, supervise.NotExecutable: exitNotExecutable, supervise.Failed: exitStart,
+}
+
+// complain prints err on one line, and on a second line that starts with "try:" what to do about
+// it, if that is known. It prints nothing for an exitError without err.
+func complain(w io.Writer, err error) {
+	if exit, ok := errors.AsType[*exitError](err); err == nil || ok && exit.err == nil {
+		return
+	}
+	text, hint, _ := strings.Cut(err.Error(), "\ntry: ")
+	fmt.Fprintf(w, "fencelock: %s\n", spoken(text))
+	if hint == "" {
+		hint = hintFor(err)
+	}
+	if hint != "" {
+		fmt.Fprintf(w, "try: %s\n", spoken(hint))
+	}
+}
+
+// hintFor returns what to do about an error of any verb, or "".
+func hintFor(err error) string {
+	if h, ok := errors.AsType[*engineurl.HintError](err); ok {
+		return h.Hint
+	}
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		return "a higher limit with ulimit -n"
+	case errors.Is(err, unix.EFBIG):
+		return "a higher limit with ulimit -f"
+	case mayBeNew(err.Error()):
+		return "wait; or, if the servers are new and no process can hold a lock on them, fencelock init"
+	case errors.Is(err, driver.ErrInvalid) && strings.Contains(err.Error(), "the TTL"):
+		return "a shorter --ttl, or a longer max-ttl in the URL of every process"
+	case errors.Is(err, driver.ErrConfig) || errors.Is(err, driver.ErrUnavailable):
+		return "fencelock doctor"
+	case errors.Is(err, driver.ErrUnsupported):
+		return "another engine with --url or FENCELOCK_URL, such as file:///path, redis:// or postgres://"
+	}
+	return ""
+}
+
+// mayBeNew reports whether a message says that a Redis server may have lost its data and grants
+// none. A new server says the same, and init ends that.
+func mayBeNew(text string) bool { return strings.Contains(text, "may have lost its data") }

@@ -1,0 +1,96 @@
+//go:build unix
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelock/fencelock/cmd/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// holdsCmd is the verb holds. An empty field matches every holder.
+type holdsCmd struct {
+	Name              string
+	Owner, Host, Note string
+	MinToken          int64
+}
+
+func newHolds(a *app) *cobra.Command {
+	c := new(holdsCmd)
+	cmd := &cobra.Command{
+		Use: "holds [flags] NAME", GroupID: seeLocks, Short: "Exit with 0 if this host holds a lock, with 1 if not.", SuggestFor: []string{"held", "test"},
+		Long: `Prints the fencing token of the holder. With --owner, --host or --note the question is about those holders and not about this host. Hosts with the same name count as one.
+
+The answer may be out of date when you read it. A step that must not happen without the lock belongs into the command of run or elect, and its writes into a guard that checks the token.`,
+		Example: `fencelock holds billing && ./publish
+fencelock holds billing --host db-2
+fencelock holds billing --min-token 1795692403329061`,
+		Annotations: map[string]string{
+			argumentRows: table([]explained{nameRow}),
+			exitCodes:    table([]explained{{"1", "no such holder has the lock"}}),
+		},
+		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	asked := func(into *string, name, usage string) {
+		f.Func(name, usage, func(s string) error {
+			if *into = s; s == "" {
+				return errors.New("it is empty") // an empty variable must not ask about this host
+			}
+			return nil
+		})
+	}
+	asked(&c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
+	asked(&c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
+	asked(&c.Note, "note", "`TEXT` of the holder's note.")
+	f.Int64Var(&c.MinToken, "min-token", 0, "Smallest fencing token that counts.")
+	return cmd
+}
+
+// Run prints the token of the holder that was asked for.
+func (c *holdsCmd) Run(a *app) error {
+	if c.Owner == "" && c.Host == "" && c.Note == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("this host has no name, use --host: %w", err)
+		}
+		c.Host = host
+	}
+	status, err := a.status(c.Name)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(status.Holders, c.matches)
+	if i < 0 {
+		return c.refusal(status)
+	}
+	v := viewOf(status).Holders[i]
+	return a.print(v, fmt.Sprintln(v.Token))
+}
+
+// matches reports whether the question is about a holder.
+func (c *holdsCmd) matches(h driver.Holder) bool {
+	return (c.Owner == "" || h.Owner == c.Owner) && (c.Host == "" || h.Host == c.Host) &&
+		(c.Note == "" || h.Note == c.Note) && h.Token >= c.MinToken
+}
+
+// refusal says who holds the name instead. A status that may be incomplete proves nothing.
+func (c *holdsCmd) refusal(s driver.Status) error {
+	name := termtext.Word(s.Name)
+	switch {
+	case s.Trouble != nil:
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, s.Trouble)
+	case len(s.Holders) == 0:
+		return &exitError{code: exitNotHeld, err: fmt.Errorf("nobody holds %s", name)}
+	}
+	h := s.Holders[0]
+	return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is held by %s, token %d, owner %s", name, holderPlace(h), h.Token, termtext.Word(h.Owner))}
+}

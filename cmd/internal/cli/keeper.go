@@ -1,0 +1,142 @@
+//go:build unix
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/internal/supervise"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// keep acquires the lock, reports it and holds it until it ends. It runs in the keeper.
+func (c *acquireCmd) keep(a *app) error {
+	report := os.NewFile(keeperLink, "report")
+	unix.CloseOnExec(keeperLink)
+	watched, err := c.watch()
+	if err != nil {
+		return err
+	}
+	printed := make(chan struct{})
+	a.ctx = c.wanted(a.ctx, printed, watched)
+	engine, closeEngine, err := a.open(a.ctx)
+	if err != nil {
+		return cmp.Or(endedBy(a.ctx), err)
+	}
+	defer func() { _ = closeEngine() }()
+	lock, signals, err := c.take(a, engine)
+	if err != nil {
+		return c.busy(err)
+	}
+	defer lock.Release() // if it fails, the lease expires
+	supervise.NameKeeper()
+	holding := &keeper{acquireCmd: c, locker: fencelock.New(engine, nil), lock: lock, until: time.Now().Add(c.MaxHold), watched: watched}
+	requests, stopListening := listenForRequests(lock.Owner())
+	defer stopListening()
+	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
+	if json.NewEncoder(report).Encode(k) == nil {
+		report.Close()
+	}
+	select {
+	case <-printed:
+	case <-a.ctx.Done():
+		return context.Cause(a.ctx)
+	}
+	supervise.Withdraw()
+	holding.untilEnd(requests, signals)
+	return nil
+}
+
+// wanted returns a context that ends, with an exitError as the cause, when nobody needs the lock:
+// the process that started the keeper has ended without printing the handle, or the process of
+// --with-pid has ended. printed is closed when the handle was printed.
+func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watched *neighbour) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	go func() { // ends with the process that started this one, or after its answer
+		if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
+			close(printed)
+			return
+		}
+		cancel(exitWith(exitOutput))
+	}()
+	go func() { // ends with the process of --with-pid, or with this one
+		<-watched.ended
+		cancel(&exitError{code: exitUsage, err: fmt.Errorf("gave up waiting: the process %d of --with-pid has ended", c.WithPID)})
+	}()
+	return ctx
+}
+
+// take acquires the lock.
+func (c *acquireCmd) take(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
+	line := newWaitLine(a, c.Name, logEvery)
+	defer line.stop()
+	take := c.from(fencelock.New(engine, nil).With(c.sharing.over(fencelock.Options{
+		TTL: c.TTL, Grace: c.grace(), MaxHold: c.MaxHold, Wait: c.Wait.limit, Note: c.Note, OnWait: line.update,
+	})))
+	return a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }, nil)
+}
+
+// keeper holds a lock for a process.
+type keeper struct {
+	*acquireCmd
+	locker  *fencelock.Locker
+	lock    *fencelock.Lock
+	until   time.Time // end of the maximum hold
+	watched *neighbour
+}
+
+// untilEnd returns when the lock is to be released. If the process of --with-pid has to stop
+// before, it gets the signal and some time.
+func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signal) {
+	over := k.lock.Context().Done()
+	var enough <-chan time.Time // nil until the process has to stop
+	for {
+		select {
+		case <-k.watched.ended:
+			return
+		case <-enough:
+			return
+		case r := <-requests:
+			if k.serve(r, enough != nil) {
+				return
+			}
+			continue
+		case s := <-signals:
+			if !slices.Contains(supervise.EndSignals, s) {
+				continue
+			}
+		case <-over:
+			if over = nil; k.releasedElsewhere() {
+				return
+			}
+		}
+		if enough == nil {
+			k.watched.send(k.signal)
+			enough = time.After(k.grace())
+		}
+	}
+}
+
+// releasedElsewhere reports whether the lock ended because of fencelock release on another host.
+func (k *keeper) releasedElsewhere() bool {
+	loss, ok := errors.AsType[*fencelock.LostError](k.lock.Err())
+	switch {
+	case !ok:
+		return false
+	case errors.Is(loss.Reason, driver.ErrBroken):
+		return strings.Contains(loss.Reason.Error(), releaseReason)
+	}
+	// If the lock is gone and the reason did not arrive, the server can be asked.
+	return errors.Is(loss.Reason, driver.ErrNotHeld) && announced(k.locker, k.lock.Owner())
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/internal/termtext"
+	"github.com/fencelock/fencelock/driver"
+)
+
+// watchCmd is the verb watch.
+type watchCmd struct{ Prefix string }
+
+func newWatch(a *app) *cobra.Command {
+	c := new(watchCmd)
+	return &cobra.Command{
+		Use: "watch [flags] [PREFIX]", GroupID: seeLocks, Short: "Print what happens to locks, one line per event.", SuggestFor: []string{"follow", "tail"},
+		Long: `Prints the current holders and waiters first, then a line for each event: waiting, acquired, released, lost or left. Exits with 0 on INT or TERM, or when the reader of its output is gone.`,
+		Example: `fencelock watch
+fencelock watch invoice: --json | jq 'select(.event == "lost")'`,
+		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},
+		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
+	}
+}
+
+// Run prints events until INT or TERM arrives or the reader of stdout is gone. Both count as
+// success.
+func (c *watchCmd) Run(a *app) error {
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	defer signal.Stop(quietPipe())
+	go cancelOnHangup(a.stdout, cancel)
+	return a.untilEnded(ctx, func(ctx context.Context, engine driver.Engine) error {
+		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
+			if err == nil {
+				err = c.print(a, event)
+			}
+			switch {
+			case ctx.Err() != nil || errors.Is(err, syscall.EPIPE):
+				return nil
+			case err != nil:
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// quietPipe makes a write to a closed pipe return an error instead of ending this process, until
+// signal.Stop is called with the channel.
+func quietPipe() chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGPIPE)
+	return c
+}
+
+// cancelOnHangup calls cancel when w is a pipe and its reader is gone, so that "watch | head -1"
+// ends without another event. It blocks until then, or until the process ends.
+func cancelOnHangup(w io.Writer, cancel func()) {
+	f := fileOf(w)
+	if f == nil {
+		return
+	}
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	for {
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case err == unix.EINTR:
+		case err == nil && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0:
+			cancel()
+			return
+		default:
+			return
+		}
+	}
+}
+
+// eventView is driver.Event as --json prints it. docs/cli-json.md documents it.
+type eventView struct {
+	Time  stamp  `json:"time"`  // by the server's clock
+	Event string `json:"event"` // a driver.EventKind
+	Name  string `json:"name"`
+	Owner string `json:"owner"` // the same from waiting to released, if the engine reports it
+	Token int64  `json:"token"` // 0 for a waiter
+	identityView
+}
+
+// print writes one event.
+func (c *watchCmd) print(a *app, e driver.Event) error {
+	line := fmt.Sprintf("%s %s %s", stamp(e.Time), e.Kind, termtext.Word(e.Name))
+	if e.Token != 0 {
+		line += fmt.Sprintf(" token=%d", e.Token)
+	}
+	line += fmt.Sprintf(" owner=%s %s", termtext.Word(e.Owner), place(e.Identity))
+	if e.Note != "" {
+		line += " " + termtext.Text(e.Note)
+	}
+	return a.print(eventView{
+		Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner, Token: e.Token, identityView: viewOfIdentity(e.Identity),
+	}, line+"\n")
+}

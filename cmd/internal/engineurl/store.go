@@ -1,0 +1,190 @@
+//go:build unix
+
+package engineurl
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/recordlock"
+)
+
+// Store is a parsed URL of a store of records.
+type Store struct {
+	Addrs          []string // host:port
+	User, Password string
+	Path           string        // without slashes around it; empty if there is none
+	TLS            *tls.Config   // nil without TLS
+	Timeout        time.Duration // of a request; 0 means the default of the store
+	Replicas       int           // 0 means 1
+	Credentials    string        // a file; empty if there is none
+	Dial           dialer        // connects to an address; nil if the client does that itself
+}
+
+// Records are records that may have to be created.
+type Records interface {
+	driver.Records
+	Init(ctx context.Context) error
+}
+
+// An OpenStore connects to a store of records. It returns what closes the connections. Its errors are
+// ErrUnavailable or ErrConfig.
+type OpenStore func(s Store) (records Records, closeStore func(), err error)
+
+// storeForms has the schemes of the stores that programs can add, and what their URLs look like.
+var storeForms = map[string]string{
+	"etcd": "etcd://[user:password@]host1,host2,...[/prefix]",
+	"nats": "nats://[user:password@]host1,host2,...[/bucket]",
+}
+
+// stores are those that this program has clients for, by their schemes.
+var stores = map[string]OpenStore{}
+
+// storePorts are the ports of addresses that have none.
+var storePorts = map[string]string{"etcd": "2379", "nats": "4222"}
+
+// installAll is the hint for a store that this program has no client for.
+const installAll = "go install github.com/fencelock/fencelock/cmd/fencelock-all@latest, and use it in place of fencelock"
+
+// AddStore makes Open accept the URLs of a store: etcd or nats. The clients of these stores are
+// large, so the programs that need them add them. AddStore must be called before the other functions.
+func AddStore(scheme string, open OpenStore) {
+	schemes[scheme], stores[scheme] = adapt(scheme, open), open
+	beginnings = append(beginnings, scheme+"://")
+}
+
+// adapt returns the scheme of a store.
+func adapt(name string, open OpenStore) scheme {
+	return scheme{form: storeForms[name], open: func(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+		s, err := parseStore(u)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.Dial = m.dial
+		records, closeStore, err := s.prepare(ctx, open)
+		if err != nil {
+			return nil, nil, err
+		}
+		engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
+		return engine, func() error { return closeBoth(engine.Close, closeStore) }, nil
+	}}
+}
+
+// prepare connects and makes a request, so that an error is reported before a request waits and
+// retries. It creates what the records need, if that does not exist.
+func (s Store) prepare(ctx context.Context, open OpenStore) (records Records, closeStore func(), err error) {
+	hide := secrets{}
+	hide.keep(s.Password)
+	records, closeStore, err = open(s)
+	if err != nil {
+		return nil, nil, s.explain(err, hide)
+	}
+	if err := s.greet(ctx, records, hide); err != nil {
+		closeStore()
+		return nil, nil, err
+	}
+	return records, closeStore, nil
+}
+
+// parseStore parses a URL. It does not connect.
+func parseStore(u *url.URL) (s Store, err error) {
+	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
+		return s, errors.New("the URL cannot be understood")
+	}
+	known := []string{"timeout", "tls", "ca", "cert", "key"}
+	if u.Scheme == "nats" {
+		known = append(known, "replicas", "creds")
+	}
+	q, err := parseKnown(u, known...)
+	if err != nil {
+		return s, err
+	}
+	if s.Addrs, err = addresses(u.Host, storePorts[u.Scheme]); err != nil {
+		return s, err
+	}
+	s.User = u.User.Username()
+	s.Password, _ = u.User.Password()
+	s.Path = strings.Trim(u.Path, "/")
+	s.Timeout, s.Replicas, s.Credentials = q.duration("timeout", 100*time.Millisecond, "2s"), q.number("replicas", 1), q.Get("creds")
+	s.TLS, err = parseTLS(q, q.only("tls", "on"))
+	return s, cmp.Or(err, q.err)
+}
+
+// greetLimit is how long the first request may take.
+const greetLimit = 4 * time.Second
+
+// greet makes the first request.
+func (s Store) greet(ctx context.Context, records Records, hide secrets) error {
+	limited, cancel := context.WithTimeout(ctx, greetLimit)
+	defer cancel()
+	_, err := records.Get(limited, "fencelock")
+	if errors.Is(err, driver.ErrConfig) {
+		err = records.Init(limited)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return s.explain(err, hide)
+}
+
+// explain adds the servers and a hint to an error of a store.
+func (s Store) explain(err error, hide secrets) error {
+	return explain(err, hide, strings.Join(s.Addrs, ",")+": ", "check the user, the password and the path in FENCELOCK_URL, and what the user may do")
+}
+
+// lockKeys begins the keys of the locks in records.
+const lockKeys = "fencelock.lock/"
+
+// storePart returns the locks of a store whose names begin with a prefix.
+func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
+	s, err := parseStore(u)
+	if err != nil {
+		return nil, err
+	}
+	locks := &storeLocks{store: s, open: open, prefix: lockKeys + prefix}
+	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, sweep: locks.sweep}, nil
+}
+
+// storeLocks are the records of locks whose keys have a prefix.
+type storeLocks struct {
+	store  Store
+	open   OpenStore
+	prefix string
+}
+
+// sweep counts the records. It removes them by giving them a TTL, and waits until they have expired.
+func (l *storeLocks) sweep(ctx context.Context, remove bool) (n int, err error) {
+	records, closeStore, err := l.store.prepare(ctx, l.open)
+	if err != nil {
+		return 0, err
+	}
+	defer closeStore()
+	for {
+		list, err := records.List(ctx, l.prefix)
+		if err != nil || !remove || len(list) == 0 {
+			return len(list), err
+		}
+		for _, rec := range list {
+			if len(rec.Value) == 0 { // it has a TTL
+				continue
+			}
+			if _, err := records.Swap(ctx, rec.Key, nil, rec.Version, time.Second); err != nil && !errors.Is(err, driver.ErrConflict) {
+				return len(list), err
+			}
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return len(list), ctx.Err()
+		}
+	}
+}
