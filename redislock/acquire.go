@@ -56,7 +56,7 @@ func (acq *acquirer) Adopt(ctx context.Context, lease driver.Lease, req driver.R
 	if a.err != nil {
 		return driver.Grant{}, w.heard.Ended(ctx, a.err)
 	}
-	acq.hold(w, a.grant.Token, false)
+	acq.hold(w, a.grant, false)
 	return acq.replicated(ctx, w, a.grant, a.replicas)
 }
 
@@ -111,7 +111,7 @@ func (acq *acquirer) acquire(ctx, limited context.Context, w *waiter) (driver.Gr
 	case a.err != nil:
 		return driver.Grant{}, w.heard.Ended(ctx, a.err)
 	case a.status == "granted":
-		acq.hold(w, a.grant.Token, false)
+		acq.hold(w, a.grant, false)
 		return acq.replicated(ctx, w, a.grant, a.replicas)
 	case a.status == "queued":
 		return acq.wait(ctx, w, a)
@@ -133,12 +133,12 @@ func (w *waiter) noteBlocked(ctx context.Context, o blockedInfo) {
 }
 
 // hold remembers a granted acquisition. short says that its lease is that of a hand-over.
-func (acq *acquirer) hold(w *waiter, token int64, short bool) {
+func (acq *acquirer) hold(w *waiter, g driver.Grant, short bool) {
 	acq.marker.remark()
-	acq.queue.keep(w, token, short)
+	acq.queue.keep(w, g, short)
 	acq.queue.index.Add(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
-	if w.broken == token {
-		acq.queue.reportBroken(w.owner, token, w.reason)
+	if w.broken == g.Token {
+		acq.queue.reportBroken(w.owner, g.Token, w.reason)
 	}
 }
 

@@ -67,7 +67,9 @@ type Config struct {
 	Retention time.Duration
 
 	// Logger receives a warning, once per engine, if the server's user may not PUBLISH: waiters
-	// then get a lock up to a second late. nil means no log.
+	// then get a lock up to a second late. It receives one, once per acquisition, if a renewal finds
+	// that the lease would have ended too early: another program renews with EXPIRE and does not
+	// compare the owner. nil means no log.
 	Logger *slog.Logger
 }
 

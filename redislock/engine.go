@@ -49,7 +49,7 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	if err := checkPrefix(c.cfg.Prefix); err != nil {
 		c.conn = redisconn.Refusing(err)
 	}
-	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]hold{}, late: map[string]int64{}, freeing: map[string]bool{}, short: map[string]bool{}}
+	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]*hold{}, late: map[string]int64{}, freeing: map[string]bool{}, short: map[string]bool{}}
 	queue.index = newNameIndex(c, queue.matters)
 	batcher := &batcher{client: c, delay: batchDelay}
 	fitness := &fitness{client: c}

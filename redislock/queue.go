@@ -19,7 +19,7 @@ type waitQueue struct {
 	mu      sync.Mutex         // guards all below, and the marked fields of waiter and group
 	waiters map[string]*waiter // by owner
 	groups  map[string]*group  // waiters by name
-	holds   map[string]hold    // by owner
+	holds   map[string]*hold   // by owner
 	late    map[string]int64   // by owner of a hold: until when an unanswered attempt of its request may still be served
 	freeing map[string]bool    // owners that are being released in the background
 	short   map[string]bool    // by owner of a hold: its lease is that of a hand-over, not yet renewed to the full TTL
@@ -86,15 +86,18 @@ type hold struct {
 	token int64
 	name  string
 	lost  func(cause error)
+	sent  time.Time     // before the last request that granted or renewed it; zero if unknown
+	life  time.Duration // of the lease, from sent at the least
+	told  bool          // that another program has shortened the lease
 }
 
 // keep records a granted acquisition until it is released or known to be lost. It removes the
 // request in the same step, so that a late message finds its owner in one of the two.
-func (q *waitQueue) keep(w *waiter, token int64, short bool) {
+func (q *waitQueue) keep(w *waiter, g driver.Grant, short bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(w)
-	q.holds[w.owner] = hold{token: token, name: w.req.Name, lost: w.req.OnLost}
+	q.holds[w.owner] = &hold{token: g.Token, name: w.req.Name, lost: w.req.OnLost, sent: g.Sent, life: g.TTL}
 	if w.late > 0 {
 		q.late[w.owner] = w.late
 	}
@@ -147,15 +150,26 @@ func (q *waitQueue) erase(owner string) {
 	delete(q.short, owner)
 }
 
-// extended records that a lease has been renewed to its full TTL.
-func (q *waitQueue) extended(leases []driver.Lease, errs []error) {
+// extended records that a lease was renewed to its full TTL, by a request that was sent at this time and
+// whose answer was there at now. left is how long the lease would have lasted without it, negative if for
+// ever. extended returns, once per hold, by how much that was clearly less than the request before had
+// asked for. Times before steady have an unknown distance from now.
+func (q *waitQueue) extended(l driver.Lease, sent, now, steady time.Time, left time.Duration) (early time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := 0; i < len(leases) && len(q.short) > 0; i++ {
-		if errs[i] == nil {
-			delete(q.short, leases[i].Owner)
-		}
+	delete(q.short, l.Owner)
+	h := q.holds[l.Owner]
+	if h == nil {
+		return 0
 	}
+	if !h.told && left >= 0 && !h.sent.Before(steady) {
+		if early = h.life - now.Sub(h.sent) - left; early < min(time.Second, h.life/10) {
+			early = 0
+		}
+		h.told = early > 0
+	}
+	h.sent, h.life = sent, l.TTL
+	return early
 }
 
 // isShort reports whether a lease is still that of a hand-over.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
@@ -36,6 +37,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 		if l.Mode == driver.Shared {
 			c = e.call(confirmScript, lock, l.Owner, token, redisfmt.Millis(l.TTL), "0")
 		}
+		c.Args = append(c.Args, "left")
 		calls = append(calls, c)
 		where = append(where, i)
 	}
@@ -46,24 +48,53 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	if _, silent := e.silent.Load(part); silent {
 		ctx = redisconn.Fresh(ctx)
 	}
-	unanswered := false
-	for i, r := range e.conn.Eval(ctx, calls) {
-		errs[where[i]] = e.standing(leases[where[i]], r)
+	unanswered, sent := false, time.Now()
+	replies := e.conn.Eval(ctx, calls)
+	now := time.Now()
+	steady := e.own.steady(now)
+	for i, r := range replies {
+		l := leases[where[i]]
+		errs[where[i]] = e.standing(l, r)
 		_, refused := redisconn.Refused(r.Err)
 		unanswered = unanswered || r.Err != nil && !refused
+		if errs[where[i]] == nil {
+			if early := e.queue.extended(l, sent, now, steady, leftOf(r.Text)); early > 0 {
+				e.shortened(calls[i].Keys[0], early)
+			}
+		}
 	}
 	if unanswered && !redisconn.IsFresh(ctx) { // after one on a new connection, the pool is tried again
 		e.silent.Store(part, true)
 	} else {
 		e.silent.Delete(part)
 	}
-	e.queue.extended(leases, errs)
 	for i, l := range leases {
 		if errs[i] == nil {
 			e.queue.index.Add(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
 		}
 	}
 	return errs
+}
+
+// leftOf returns how long a lease would have lasted without its renewal, the last word of the answer; it
+// is negative for one without an end.
+func leftOf(answer string) time.Duration {
+	ms, err := strconv.ParseInt(answer[strings.LastIndexByte(answer, ' ')+1:], 10, 64)
+	if err != nil {
+		return -1
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// shortened warns that the server would have ended a lease earlier than it was asked for. A program that
+// renews with EXPIRE and does not compare the owner does that. A server whose clock was set forward and
+// a replica that was promoted without the last renewal look the same, so the hold continues.
+func (e *Engine) shortened(lock string, early time.Duration) {
+	e.tasks.Go(func() { // ends when the logger returns
+		e.cfg.Logger.Warn("another program has shortened the lease of a lock that is held here (or the server's clock was set, or a replica took over); if a lease ends before it is renewed, a second holder gets in",
+			"key", lock, "error", fmt.Sprintf("%s would have ended %v too early", lock, early.Round(time.Millisecond)),
+			"fix", "let that program compare the owner before it renews or deletes, or use other names")
+	})
 }
 
 // renewCall renews an exclusive lock, and confirms a grant of one.

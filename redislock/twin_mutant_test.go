@@ -81,6 +81,9 @@ var mutants = []struct{ line, instead string }{
 	{"\n        and mint(base .. 'fence:' .. tag, stamp, ARGV[2]) == stamp then", " then"},
 	{"and call('EXISTS', base .. 'queue:' .. tag) == 0 then\n      call('DEL', lock)", "then\n      call('DEL', lock)"},
 	{"if answer then return answer end", ""},
+	{"local left = ARGV[3] and", "redis.call('PEXPIRE', KEYS[1], ARGV[2])\nlocal left = ARGV[3] and"},
+	{"local left = ARGV[3] and", "local left ="},
+	{"ARGV[7] and ' ' .. call('PTTL', s.lock)", "ARGV[7] and ' ' .. call('PTTL', s.fence)"},
 	{"call('SET', base .. 'batch:' .. ARGV[4], answer, 'PX', GRANT)", ""},
 	{"base .. 'closed:' .. tag, base .. 'left:' .. tag .. ':' .. owner) == 0\n        and", "base .. 'left:' .. tag .. ':' .. owner) == 0\n        and"},
 }

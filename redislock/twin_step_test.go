@@ -140,17 +140,23 @@ func (p *play) beat(t testing.TB) error {
 func (p *play) renew(t testing.TB) error {
 	t.Helper()
 	h := p.holder()
-	if h.Shared { // as one that is confirmed
-		return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, 0), nil, p.args(h.Owner, h.Token, 5000, 0)...)
+	var left []string
+	told := p.Now%2 == 0
+	if told {
+		left = []string{"left"}
 	}
-	return p.same(t, "renew", p.Renew(h.Owner, h.Token, 5000), []string{twin.Lock}, fmt.Sprintf("fencelock:2 %s %d ", h.Owner, h.Token), "5000")
+	if h.Shared { // as one that is confirmed
+		return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, 0, told), nil, append(p.args(h.Owner, h.Token, 5000, 0), left...)...)
+	}
+	args := append([]string{fmt.Sprintf("fencelock:2 %s %d ", h.Owner, h.Token), "5000"}, left...)
+	return p.same(t, "renew", p.Renew(h.Owner, h.Token, 5000, told), []string{twin.Lock}, args...)
 }
 
 func (p *play) confirm(t testing.TB) error {
 	t.Helper()
 	h := p.holder()
 	minHold := int64(p.rand.IntN(2) * 900)
-	return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, minHold), nil, p.args(h.Owner, h.Token, 5000, minHold)...)
+	return p.same(t, "confirm", p.Confirm(h.Owner, h.Token, 5000, minHold, false), nil, p.args(h.Owner, h.Token, 5000, minHold)...)
 }
 
 // adopt is by a new owner mostly, of one that may be adopted, or the last one once more.

@@ -96,7 +96,7 @@ func (acq *acquirer) take(ctx context.Context, w *waiter, n grantMsg) (g driver.
 		}
 		short = false
 	}
-	acq.hold(w, g.Token, short)
+	acq.hold(w, g, short)
 	return g, true, nil
 }
 

@@ -303,27 +303,37 @@ func (n *Name) Beat(client, sent string, until int64, oldest Request) string {
 	return fmt.Sprintf("%d %d", n.Now, n.remains(Lock))
 }
 
-// Confirm is the confirm script.
-func (n *Name) Confirm(owner string, token, ttl, minHold int64) string {
+// Confirm is the confirm script. told says whether it is asked for what was left.
+func (n *Name) Confirm(owner string, token, ttl, minHold int64, told bool) string {
 	n.call()
 	n.begin()
+	left := n.left(told)
 	if !n.extend(owner, token, ttl) {
 		return "gone"
 	}
 	if minHold > 0 {
 		n.close(owner, minHold)
 	}
-	return fmt.Sprintf("ok %d", n.floor(token))
+	return fmt.Sprintf("ok %d%s", n.floor(token), left)
 }
 
-// Renew is the renew script.
-func (n *Name) Renew(owner string, token, ttl int64) string {
+// Renew is the renew script. told says whether it is asked for what was left.
+func (n *Name) Renew(owner string, token, ttl int64, told bool) string {
 	n.call()
 	n.loadLock()
+	left := n.left(told)
 	if n.mode != "x" || !n.extend(owner, token, ttl) {
 		return "gone"
 	}
-	return "ok"
+	return "ok" + left
+}
+
+// left is the end of the answer of a renewal that is asked for what was left.
+func (n *Name) left(told bool) string {
+	if !told {
+		return ""
+	}
+	return fmt.Sprintf(" %d", n.remains(Lock))
 }
 
 // Resize is the resize script. Version 0 queries the version.
