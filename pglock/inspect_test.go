@@ -68,7 +68,7 @@ func TestInspectRights(t *testing.T) {
 	pg.Exec(t, "CREATE ROLE app LOGIN")
 	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "probe lock", driver.Broken, "may not create it")
 	inspect(t, pg.DSN(), nil, 5*time.Second) // which creates it
-	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "rights", driver.Warning, "records: ")
+	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "rights", driver.Broken, "records (")
 	pg.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON fencelock.record TO app")
 	judged(t, inspect(t, pg.As("app"), nil, 5*time.Second), "rights", driver.Good, "")
 	pg.Exec(t, "REVOKE ALL ON fencelock.minimum FROM PUBLIC")

@@ -188,7 +188,7 @@ func TestInspectRightsOutsideTheScripts(t *testing.T) {
 		{[]string{"~*", "&*", all, "-wait"}, 1, "probe lock", driver.Broken, "NOPERM"},
 		{[]string{"~*", "resetchannels", all}, 0, "rights", driver.Broken, "waiting: "},
 		{[]string{"~*", "&*", all, "-subscribe"}, 0, "rights", driver.Broken, "waiting: "},
-		{[]string{"~lock:*", "~fencelock:2:*", "~fencelock:names*", "&*", all}, 0, "rights", driver.Warning, "records: "},
+		{[]string{"~lock:*", "~fencelock:2:*", "~fencelock:names*", "&*", all}, 0, "rights", driver.Broken, "records ("},
 		{[]string{"~*", "&*", all, "-info"}, 0, "server", driver.Unknown, "NOPERM"},
 	} {
 		r.Do(t, append([]string{"ACL", "SETUSER", "bob", "reset", "on", ">secret"}, c.rules...)...)

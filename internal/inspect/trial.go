@@ -31,24 +31,25 @@ const (
 	partLimit  = 4 * time.Second  // for one part
 	longestTTL = 5 * time.Second  // how long a lock remains that cannot be released
 	renewals   = 10               // number of measured renewals
+	recordLife = 5 * time.Second  // how long the record of the trial exists
 )
 
 // A part uses one feature of the engine. It does nothing if the engine does not have it.
 type part struct {
-	name     string
+	name     string          // one word, and what needs it
 	severity driver.Severity // if the part fails
 	try      func(Trial, context.Context, driver.Request) error
 }
 
-// Parts that no lock depends on are only a warning.
+// Parts that are for people are only a warning.
 var parts = []part{
 	{"waiting", driver.Broken, Trial.wait},
 	{"sharing", driver.Broken, Trial.share},
 	{"minimum-hold", driver.Broken, Trial.minHold},
 	{"break", driver.Warning, Trial.end},
 	{"list", driver.Warning, Trial.list},
-	{"records", driver.Warning, Trial.record},
-	{"rates", driver.Warning, Trial.rate},
+	{"records (run --tick, once, jobs, ticks and jobs of programs)", driver.Broken, Trial.record},
+	{"rates (limit, rates of programs)", driver.Broken, Trial.rate},
 }
 
 // Names returns the names that the trial uses, for locks, records and rates.
@@ -73,7 +74,8 @@ func LeaseTTL(ttl time.Duration, traits driver.Traits) time.Duration {
 func (t Trial) request(part string) driver.Request {
 	name := t.Name
 	if part != "" {
-		name += "-" + part
+		word, _, _ := strings.Cut(part, " ")
+		name += "-" + word
 	}
 	return driver.Request{Name: name, TTL: LeaseTTL(t.TTL, t.Engine.Traits()), Identity: driver.Identity{Note: "doctor"}}
 }
@@ -183,7 +185,7 @@ func (t Trial) rights(ctx context.Context) driver.Finding {
 	case driver.Good:
 		return Passed("rights", "everything that locks need is allowed")
 	case driver.Broken:
-		return Found("rights", worst, strings.Join(saw, "; "), "locks that need these operations fail with these errors", t.Grant)
+		return Found("rights", worst, strings.Join(saw, "; "), "what needs these operations fails with these errors", t.Grant)
 	}
 	return Found("rights", worst, strings.Join(saw, "; "), "locks work without these operations, which fail with these errors", t.Grant)
 }
@@ -296,13 +298,24 @@ func (t Trial) list(ctx context.Context, req driver.Request) error {
 	})
 }
 
-// record writes a record that expires by itself.
+// record writes a record that expires by itself, reads it and changes it, as a claim of a tick does.
 func (t Trial) record(ctx context.Context, req driver.Request) error {
 	keeper, ok := t.Engine.(driver.RecordKeeper)
 	if !ok {
 		return nil
 	}
-	_, err := keeper.Records().Swap(ctx, req.Name, []byte("doctor"), "", time.Second)
+	records := keeper.Records()
+	_, err := records.Swap(ctx, req.Name, []byte("doctor"), "", recordLife)
+	if err != nil {
+		return err
+	}
+	r, err := records.Get(ctx, req.Name)
+	if err == nil && r.Version != "" { // otherwise it has expired
+		_, err = records.Swap(ctx, req.Name, []byte("doctor"), r.Version, recordLife)
+	}
+	if errors.Is(err, driver.ErrConflict) { // it has expired in between
+		return nil
+	}
 	return err
 }
 

@@ -89,10 +89,17 @@ func findingViewOf(f driver.Finding) findingView {
 	return findingView{f.Check, f.Severity.String(), f.Observed, f.Impact, f.Fix}
 }
 
-// findingText formats findings: a line each, and up to two more for one that is not good.
+// findingText formats findings: a line each, and up to two more for one that is not good. What to do
+// about several findings is shown once.
 func findingText(findings []driver.Finding) string {
 	var b strings.Builder
+	first := map[string]string{} // the first check of each fix
 	for _, f := range findings {
+		if check := first[f.Fix]; check != "" {
+			f.Fix = "as for " + check
+		} else if f.Fix != "" {
+			first[f.Fix] = f.Check
+		}
 		fmt.Fprintf(&b, "%-8s %-13s %s\n", f.Severity, f.Check, termtext.Line(f.Observed))
 		if f.Impact != "" {
 			fmt.Fprintf(&b, "%22s means: %s\n", "", termtext.Line(f.Impact))
