@@ -48,7 +48,14 @@ func bodyContents(r *http.Request, body []byte) []string {
 	if err != nil {
 		return []string{"body", r.Header.Get("Content-Type"), string(body)}
 	}
-	return append([]string{"parts", kind}, parts...)
+	if kind == "multipart/form-data" { // some clients send its parts in a new order with each attempt
+		slices.SortStableFunc(parts, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	}
+	all := []string{"parts", kind}
+	for _, p := range parts {
+		all = append(all, p.header, p.body)
+	}
+	return all
 }
 
 // formContents returns the contents of a form that a handler in front has parsed.
@@ -66,23 +73,26 @@ func formContents(r *http.Request) (all []string) {
 	return all
 }
 
-// partContents returns the header and the body of each part.
-func partContents(r *multipart.Reader) (all []string, err error) {
+// part is one of several parts of a body.
+type part struct{ name, header, body string }
+
+// partContents returns the parts of a body.
+func partContents(r *multipart.Reader) (all []part, err error) {
 	for {
-		part, err := r.NextRawPart()
+		next, err := r.NextRawPart()
 		if err == io.EOF { //nolint:errorlint // a wrapped io.EOF is a body without its end
 			return all, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		body, err := io.ReadAll(part)
+		body, err := io.ReadAll(next)
 		if err != nil {
 			return nil, err
 		}
 		var header strings.Builder
-		_ = http.Header(part.Header).Write(&header) // a strings.Builder does not fail
-		all = append(all, header.String(), string(body))
+		_ = http.Header(next.Header).Write(&header) // a strings.Builder does not fail
+		all = append(all, part{next.FormName(), header.String(), string(body)})
 	}
 }
 

@@ -91,6 +91,46 @@ func TestHTTPUploadAgain(t *testing.T) {
 	}
 }
 
+// TestHTTPUploadInAnotherOrder: some clients send the parts of a form in another order when they try
+// again. Parts of one name have an order, and so have the parts of what is no form.
+func TestHTTPUploadInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	body := func(kind string, parts ...string) (string, string) {
+		var b bytes.Buffer
+		form := multipart.NewWriter(&b)
+		for _, part := range parts {
+			name, value, _ := strings.Cut(part, "=")
+			if err := form.WriteField(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := form.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return "multipart/" + kind + "; boundary=" + form.Boundary(), b.String()
+	}
+	for _, kind := range []string{"form-data", "mixed"} {
+		url := serve(t, newStore(nil), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil)
+		moved := map[string]int{"form-data": 200, "mixed": 422}[kind]
+		for _, c := range []struct {
+			parts []string
+			want  int
+		}{
+			{[]string{"a=1", "b=2", "a=3"}, 200},
+			{[]string{"b=2", "a=1", "a=3"}, moved},
+			{[]string{"a=1", "a=3", "b=2"}, moved},
+			{[]string{"a=3", "b=2", "a=1"}, 422},
+			{[]string{"a=1", "b=3", "a=2"}, 422},
+			{[]string{"a=1", "b=2"}, 422},
+		} {
+			contentType, body := body(kind, c.parts...)
+			if res := send(t, url, contentType, body); res.StatusCode != c.want {
+				t.Errorf("%s %v: %s, want %d", kind, c.parts, res.Status, c.want)
+			}
+		}
+	}
+}
+
 // TestHTTPUploadCut: an upload without its end counts with all its bytes.
 func TestHTTPUploadCut(t *testing.T) {
 	t.Parallel()
