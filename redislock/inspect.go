@@ -24,12 +24,15 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 	cfg.Retention = 2 * inspect.LeaseTTL(ttl, e.Traits())
 	probe := newEngine(e.conn, &cfg)
 	probe.queue.index.Write = nameindex.Nothing // keep the probe names out of the index
-	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: e.grant()}
+	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: e.grant(), Lacks: redisconn.Lacks, Supply: redisinspect.Supply}
 	findings, err := t.Run(ctx)
 	_ = probe.Close() // it holds nothing
 	e.sweep(context.WithoutCancel(ctx), t.Names())
 	if err != nil {
 		return nil, unavailable(err)
+	}
+	if lock, err := e.lockKey(t.Name + "-command"); err == nil {
+		findings = append(findings, redisinspect.Commands(ctx, e.conn, scriptRights, lock, e.base()+"doctor", e.grant())...)
 	}
 	rules := redisinspect.Rules{Quarantine: e.cfg.Quarantine, Cluster: e.cluster(), MinReplicas: e.cfg.MinReplicas}
 	var places []string

@@ -11,22 +11,62 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// TestRemovedCommand: a provider has removed a command that the scripts need. That is a matter of
-// the configuration, which no retry mends.
+// TestRemovedCommand: a provider has removed a command that the scripts or the clients need. The
+// inspection names it and what fails without it. What fails then is a matter of the configuration,
+// which no retry mends: it fails at once, and names the command too.
 func TestRemovedCommand(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"TIME", "EVALSHA", "EXISTS"} {
-		s := newScene(t, "--rename-command", command, "")
-		req := request("n")
-		req.MinHold = time.Minute
+	for _, command := range append(scriptCommands(t), "EVAL", "EVALSHA", "SUBSCRIBE", "SCAN", "WAIT", "ZSCAN") {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, "--rename-command", command, "")
+			named := ""
+			for _, f := range findings(t, s.server, nil) {
+				if f.Severity > driver.Good && strings.Contains(f.Observed, command) {
+					if named = f.Fix; !strings.HasPrefix(f.Fix, "ask the provider") && f.Check != "server" {
+						t.Errorf("%s: do %q", f.Check, f.Fix)
+					}
+				}
+			}
+			if named == "" {
+				t.Error("no finding names it")
+			}
+			s.failsAtOnce(command, request("n"), shared(request("s"), 2), minHold(request("m"), time.Second))
+		})
+	}
+}
+
+// failsAtOnce holds and frees names, with a waiter behind each of them, without a command.
+func (s scene) failsAtOnce(command string, reqs ...driver.Request) {
+	s.Helper()
+	e := s.engine(nil)
+	check := func(what string, begun time.Time, err error) {
+		s.Helper()
+		if took := time.Since(begun); took > patience/4 {
+			s.Errorf("%s ended after %v: %v", what, took, err)
+		}
+		if err == nil || errors.Is(err, driver.ErrHeld) {
+			return
+		}
+		if words := strings.ToLower(err.Error()); !errors.Is(err, driver.ErrConfig) ||
+			!strings.Contains(words, "unknown") || !strings.Contains(words, strings.ToLower(command)) {
+			s.Errorf("%s: %v, want an error of the configuration that names the command", what, err)
+		}
+	}
+	for _, req := range reqs {
 		begun := time.Now()
-		_, err := s.engine(nil).Acquire(t.Context(), req)
-		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(strings.ToLower(err.Error()), "unknown") {
-			t.Errorf("without %s: %v", command, err)
+		h, err := s.ask(e, req).ended()
+		check("acquiring "+req.Name, begun, err)
+		if err != nil {
+			continue
 		}
-		if time.Since(begun) > patience/4 {
-			t.Errorf("without %s the error came after %v", command, time.Since(begun))
-		}
+		begun = time.Now()
+		_, err = s.ask(e, try(request(req.Name))).ended()
+		check("asking for "+req.Name, begun, err)
+		begun = time.Now()
+		check("renewing "+req.Name, begun, h.renew())
+		begun = time.Now()
+		check("releasing "+req.Name, begun, h.release())
 	}
 }
 

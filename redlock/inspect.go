@@ -79,9 +79,12 @@ func (n *node) inspect(ctx context.Context, ttl time.Duration) nodeFacts {
 	probe := newEngine([]Node{redisconn.NodeOf(n.conn)}, cfg, len(n.set.nodes))
 	probe.acquirer.names.Write = nameindex.Nothing // keep the probe names out of the index
 	probe.set.wrong, probe.set.nodes[0].label = nil, n.label
-	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: n.grant()}
+	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: n.grant(), Lacks: redisconn.Lacks, Supply: redisinspect.Supply}
 	l.found, l.err = t.Run(ctx)
 	_ = probe.Close() // it holds nothing
+	asking, end := context.WithTimeout(ctx, callLimit)
+	defer end()
+	l.found = append(l.found, redisinspect.Commands(asking, n.conn, scriptRights, n.cfg.Prefix+"lock:"+t.Name+"-command", n.cfg.channel(), n.grant())...)
 	rules := redisinspect.Rules{Quarantine: !n.cfg.NoQuarantine, Independent: true}
 	l.found = append(l.found, rules.Judge(l.server)...)
 	return l

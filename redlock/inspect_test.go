@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redlock"
 )
 
@@ -111,5 +112,34 @@ func TestGrantIsTheDocumentedRule(t *testing.T) {
 	}
 	if do := findings(t, w.addrs(), redlock.Config{})["probe lock"].Fix; rule == "" || do != "ACL SETUSER name "+rule {
 		t.Errorf("do %q, and the page says %q", do, rule)
+	}
+}
+
+// TestRemovedCommand: without a command that a provider has removed from a majority of the nodes,
+// the inspection and the error of an acquire name it, and no right is told to grant.
+func TestRemovedCommand(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"EVALSHA", "SET", "ZADD", "HSET", "PUBLISH"} {
+		var addrs []string
+		for range 3 {
+			addrs = append(addrs, redistest.StartRedis(t, "--rename-command", command, "").Addr())
+		}
+		named := 0
+		for _, f := range findings(t, addrs, redlock.Config{NoQuarantine: true}) {
+			if f.Severity > driver.Good && strings.Contains(f.Observed, command) {
+				if named++; !strings.HasPrefix(f.Fix, "ask the provider") {
+					t.Errorf("%s: do %q", f.Check, f.Fix)
+				}
+			}
+		}
+		if named == 0 {
+			t.Errorf("no finding names %s", command)
+		}
+		_, err := open(t, addrs, redlock.Config{NoQuarantine: true}).Acquire(t.Context(), driver.Request{Name: "n", TTL: long})
+		if command == "EVALSHA" || command == "SET" {
+			if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), command) {
+				t.Errorf("without %s: %v", command, err)
+			}
+		}
 	}
 }

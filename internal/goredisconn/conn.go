@@ -60,7 +60,7 @@ func errorOf(ctx context.Context, err error) error {
 		return nil
 	}
 	if reply, ok := errors.AsType[redis.Error](err); ok {
-		return redisconn.ServerError{Text: reply.Error()}
+		return redisconn.ErrorReply(reply.Error())
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

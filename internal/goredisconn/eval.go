@@ -72,7 +72,7 @@ func (c *conn) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 		replies = redisconn.Promptly(timed, func() []redisconn.Reply { return c.eval(timed, calls) }, failed)
 	}
 	for i := range replies {
-		replies[i].Err = c.Unreached(replies[i].Err)
+		replies[i].Err = calls[i].Named(c.Unreached(replies[i].Err))
 	}
 	return replies
 }

@@ -20,6 +20,8 @@ type Trial struct {
 	TTL    time.Duration    // TTL of the locks to be used later
 	Denied func(error) bool // reports whether an error means a missing permission
 	Grant  string           // how to grant all permissions; the fix if a part fails
+	Lacks  func(error) bool // optional: reports whether the server lacks what an error names, so that Grant does not help
+	Supply string           // the fix then
 }
 
 // NewName returns a random prefix for the probe names of one trial, so that concurrent trials do
@@ -104,9 +106,17 @@ func (t Trial) Run(ctx context.Context) ([]driver.Finding, error) {
 // fix returns what to do about an error.
 func (t Trial) fix(err error) string {
 	if t.Denied(err) {
-		return t.Grant
+		return t.grant(err)
 	}
 	return "follow the error message and the findings below"
+}
+
+// grant returns what to do about the error of a missing permission.
+func (t Trial) grant(err error) string {
+	if t.Lacks != nil && t.Lacks(err) {
+		return t.Supply
+	}
+	return t.Grant
 }
 
 // lock acquires, renews and releases the probe lock.
@@ -162,6 +172,7 @@ func (t Trial) rights(ctx context.Context) driver.Finding {
 	var words []string
 	refused := map[string][]string{} // parts, by the words
 	worst := driver.Good
+	var why error
 	for _, p := range parts {
 		limited, cancel := context.WithTimeout(ctx, partLimit)
 		req := t.request(p.name)
@@ -175,6 +186,7 @@ func (t Trial) rights(ctx context.Context) driver.Finding {
 			words = append(words, said)
 		}
 		refused[said] = append(refused[said], p.name)
+		why = errors.Join(why, err)
 		worst = max(worst, p.severity)
 	}
 	var saw []string
@@ -185,9 +197,9 @@ func (t Trial) rights(ctx context.Context) driver.Finding {
 	case driver.Good:
 		return Passed("rights", "everything that locks need is allowed")
 	case driver.Broken:
-		return Found("rights", worst, strings.Join(saw, "; "), "what needs these operations fails with these errors", t.Grant)
+		return Found("rights", worst, strings.Join(saw, "; "), "what needs these operations fails with these errors", t.grant(why))
 	}
-	return Found("rights", worst, strings.Join(saw, "; "), "locks work without these operations, which fail with these errors", t.Grant)
+	return Found("rights", worst, strings.Join(saw, "; "), "locks work without these operations, which fail with these errors", t.grant(why))
 }
 
 // hold acquires a lock, calls do, and releases it, even after a signal. If the lock is not held any

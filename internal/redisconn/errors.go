@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fencelock/fencelock/driver"
@@ -46,15 +48,71 @@ func (e ServerError) Denied() bool {
 		"ACL failure in script", // 7.2 and later
 		"The user executing the script can't",
 		"AUTH <password> called without any password configured",
-		"unknown command",       // removed or renamed
-		"Unknown Redis command", // the same in a script
 		"DB index is out of range",
 	} {
 		if strings.Contains(e.Text, words) {
 			return true
 		}
 	}
+	return e.Unknown()
+}
+
+// Unknown reports whether the server lacks the command: a provider has removed or renamed it.
+func (e ServerError) Unknown() bool {
+	for _, words := range [...]string{
+		"unknown command",
+		"Unknown Redis command", // in a script
+		"Unknown command",       // in a script on Valkey
+	} {
+		if strings.Contains(e.Text, words) {
+			return true
+		}
+	}
 	return false
+}
+
+// unnamed are the errors inside a script that do not say which command they are about.
+var unnamed = [...]string{"Unknown Redis command", "Unknown command", "can't run this command"}
+
+var (
+	scriptLine = regexp.MustCompile(`user_script:(\d+)`)
+	scriptCall = regexp.MustCompile(`call\('([A-Z]+)'`)
+)
+
+// Named returns err, the error of this call, with the command that the server refused inside the
+// script, if the server's message has only the line.
+func (c Call) Named(err error) error {
+	e, ok := errors.AsType[ServerError](err)
+	if !ok || !slices.ContainsFunc(unnamed[:], func(words string) bool { return strings.Contains(e.Text, words) }) {
+		return err
+	}
+	at := scriptLine.FindStringSubmatch(e.Text)
+	if at == nil {
+		return err
+	}
+	lines := strings.Split(c.Script.Source(), "\n")
+	n, _ := strconv.Atoi(at[1])
+	// A script that handles an error raises it in the line after the call.
+	for i := min(n, len(lines)) - 1; i >= max(n-2, 0); i-- {
+		var commands []string
+		for _, m := range scriptCall.FindAllStringSubmatch(lines[i], -1) {
+			commands = append(commands, m[1])
+		}
+		if commands != nil {
+			return ServerError{Text: strings.TrimSuffix(e.Text, ".") + ", command " + strings.Join(commands, " or ")}
+		}
+	}
+	return err
+}
+
+// lastWords ends what is of interest in the message about a command that the server lacks. The
+// arguments follow, the script's source among them.
+const lastWords = ", with args beginning with"
+
+// ErrorReply returns the error for an error reply of the server.
+func ErrorReply(text string) ServerError {
+	text, _, _ = strings.Cut(text, lastWords)
+	return ServerError{Text: text}
 }
 
 // Refused returns the server's message if err is an error reply, and false if it is an error of the
@@ -69,6 +127,13 @@ func Refused(err error) (string, bool) {
 func Denied(err error) bool {
 	e, ok := errors.AsType[ServerError](err)
 	return ok && e.Denied()
+}
+
+// Lacks reports whether err is a [ServerError] of a server that lacks the command; see
+// [ServerError.Unknown].
+func Lacks(err error) bool {
+	e, ok := errors.AsType[ServerError](err)
+	return ok && e.Unknown()
 }
 
 // Unreached adds the addresses of the servers that did not answer to err, on one line. It returns a

@@ -42,7 +42,7 @@ func (c *rueidisConn) Eval(ctx context.Context, calls []Call) []Reply {
 	replies := make([]Reply, len(calls))
 	defer func() {
 		for i := range replies {
-			replies[i].Err = c.Unreached(replies[i].Err)
+			replies[i].Err = calls[i].Named(c.Unreached(replies[i].Err))
 		}
 	}()
 	if err := ctx.Err(); err != nil {
@@ -97,7 +97,7 @@ func errorOf(ctx context.Context, err error) error {
 		return nil
 	}
 	if e, ok := rueidis.IsRedisErr(err); ok {
-		return ServerError{Text: e.Error()}
+		return ErrorReply(e.Error())
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
