@@ -29,7 +29,7 @@ LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quick
 quick: check lint ## while working: checks, lint, the core, the conformance suite with its mutants, one engine
@@ -170,6 +170,11 @@ minio: cc ## locks on a real MinIO, which is compiled first, and measurements
 .PHONY: matrix
 matrix: cc redis ## the Redis tests on each installed server, and on REDIS="/path/redis-server ..."
 	@.ci/matrix $(REDIS)
+
+# twemproxy (nutcracker) is used if it is installed.
+.PHONY: environments
+environments: cc redis postgres haproxy ## proxies, poolers, removed commands, settings of roles, slow clocks: a table. Minutes
+	$(GO) test $(LINK) -count=1 -timeout 20m -parallel $(PARALLEL) -run '^TestEnvironments$$' ./internal/testkit/environments -environments
 
 .PHONY: guarantees
 guarantees: cc redis postgres ## the tests with a verdict; writes the tables of docs/guarantees.md. Needs root

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -63,6 +64,7 @@ func (e ServerError) Unknown() bool {
 		"unknown command",
 		"Unknown Redis command", // in a script
 		"Unknown command",       // in a script on Valkey
+		"unsupported command",   // of Envoy
 	} {
 		if strings.Contains(e.Text, words) {
 			return true
@@ -148,6 +150,9 @@ func Unreached(err error, addrs ...string) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("no answer: %w", err)
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the server or a proxy closed the connection (twemproxy does so at a command that it does not pass on): %w", err)
 	}
 	return fmt.Errorf("redis at %s: %w", strings.Join(addrs, ","), driver.OneLine(err))
 }
