@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/goredisconn"
+	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/redislock"
 	"github.com/fencelock/fencelock/redislock/goredis"
@@ -116,8 +119,68 @@ func TestShortContextInAnOutage(t *testing.T) {
 	}
 }
 
+// heldUp is a Conn of which requests to all masters have no answer for a while.
+type heldUp struct {
+	redisconn.Conn
+	entered chan struct{} // receives one when such a request is held up
+	goOn    chan struct{} // nil as long as requests pass; closed when they may go on
+}
+
+func (h *heldUp) Each(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
+	if h.goOn != nil {
+		select {
+		case h.entered <- struct{}{}:
+		default:
+		}
+		<-h.goOn
+	}
+	return h.Conn.Each(ctx, args...)
+}
+
+// TestCheckHoldsUpNoName: a master of a Cluster is silent, and so the check of all masters has no
+// answer. Names of the other masters are granted meanwhile.
+func TestCheckHoldsUpNoName(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartRedisCluster(t, 3, "--cluster-node-timeout", "60000")
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	t.Cleanup(func() { _ = client.Close() })
+	for name, conn := range map[string]redisconn.Conn{
+		"rueidis": redisconn.Rueidis(rueidisClient(t, rueidisOption(c.Addrs()...))), "go-redis": goredisconn.New(client),
+	} {
+		h := &heldUp{Conn: conn, entered: make(chan struct{}, 1)}
+		e := redislock.NewConn(h, &redislock.Config{RetryTimeout: 2 * time.Second})
+		s := scene{TB: t, server: c.Nodes()[0]}
+		s.hold(e, request("n")).free()
+		owner := c.Owner(t, c.Slot(t, "lock:n"))
+		silent, i := owner, 0
+		for ; silent == owner; i++ {
+			silent = c.Owner(t, c.Slot(t, fmt.Sprint("lock:", i)))
+		}
+		sick := fmt.Sprint(i - 1)
+		h.goOn = make(chan struct{})
+		silent.Freeze(t)
+		if _, err := e.Acquire(t.Context(), try(brief(sick))); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s: a name of the silent master: %v", name, err)
+		}
+		for held := false; !held; {
+			s.hold(e, request("n")).free() // the first one starts the check
+			select {
+			case <-h.entered:
+				held = true
+			default:
+			}
+		}
+		for range 50 {
+			s.hold(e, request("n")).free()
+		}
+		close(h.goOn)
+		silent.Thaw(t)
+		_ = e.Close()
+	}
+}
+
 // TestSilentMasterDelaysOnlyItsNames: a hundred callers want names of a silent master. Names of
-// the others are granted as fast as before: of their calls hardly any is slow.
+// the others are granted as before: none of their requests goes to the silent one.
 func TestSilentMasterDelaysOnlyItsNames(t *testing.T) {
 	t.Parallel()
 	const (
@@ -150,29 +213,30 @@ func TestSilentMasterDelaysOnlyItsNames(t *testing.T) {
 				}
 			})
 		}
-		var total, late time.Duration
-		calls := 0
+		calls, late := 0, 0
 		for begun := time.Now(); time.Since(begun) < 8*time.Second; calls++ {
 			name := healthy[calls%len(healthy)]
 			start := time.Now()
 			g, err := e.Acquire(t.Context(), try(request(name)))
-			if err != nil {
-				t.Fatalf("%s: %s: %v", client, name, err)
+			if err == nil {
+				err = e.Release(t.Context(), driver.Lease{Name: name, Owner: g.Owner, Token: g.Token, TTL: long})
 			}
-			if err := e.Release(t.Context(), driver.Lease{Name: name, Owner: g.Owner, Token: g.Token, TTL: long}); err != nil {
-				t.Fatalf("%s: %s: %v", client, name, err)
+			if err != nil { // a busy machine may take longer than RetryTimeout
+				t.Logf("%s: %s: %v", client, name, err)
 			}
-			took := time.Since(start)
-			if total += took; took > slow {
-				late += took
+			if err != nil || time.Since(start) > slow {
+				late++
 			}
 		}
 		stop()
 		all.Wait()
 		c.Nodes()[frozen].Thaw(t)
-		t.Logf("%s: %d turns in %v, of which %v in slow ones", client, calls, total, late)
-		if late > total/2 { // when the master delayed all names, it was more than 70 %; a busy machine has slow turns
-			t.Errorf("%s: %v of %v were spent in turns of more than %v", client, late, total, slow)
+		t.Logf("%s: %d turns, of which %d were slower than %v", client, calls, late, slow)
+		if late > calls/2 {
+			t.Errorf("%s: %d of %d turns were slow, or failed", client, late, calls)
+		}
+		if astray := c.Nodes()[frozen].Do(t, "INFO", "errorstats"); strings.Contains(astray, "errorstat_MOVED") {
+			t.Errorf("%s: requests for names of other masters went to the silent one: %s", client, astray)
 		}
 	}
 }

@@ -252,7 +252,7 @@ var redisEnvironments = []row{
 	{name: "HAProxy", start: throughHAProxy, skip: needs("haproxy", "/usr/sbin/haproxy")},
 	{name: "HAProxy ends idle connections, contended", start: throughHAProxy, act: waiting(3 * time.Second), most: 6 * time.Second, skip: needs("haproxy", "/usr/sbin/haproxy")},
 	{name: "HAProxy, the server is down", start: throughHAProxy, fault: func(s *site) { s.redis.Kill(s.T) }, want: driver.ErrUnavailable, most: redisPatience, skip: needs("haproxy", "/usr/sbin/haproxy")},
-	{name: "twemproxy, contended", start: throughTwemproxy, act: queue, want: driver.ErrUnavailable, words: "twemproxy", most: redisPatience, skip: func(client string) string {
+	{name: "twemproxy, contended", start: throughTwemproxy, act: queue, want: driver.ErrUnavailable, words: "redis at", most: redisPatience, skip: func(client string) string {
 		if client == "rueidis" {
 			return "the client does not connect, as twemproxy passes on no HELLO"
 		}
