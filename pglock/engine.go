@@ -163,12 +163,12 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 // Records returns the records of the database, which are the rows of fencelock.record. Only the
 // role that created the schema may use them, and those to which it grants access. When Swap
 // returns, the change is on disk, and also on the standbys that commits wait for
-// (synchronous_standby_names).
+// (synchronous_standby_names). Calls are repeated for 30 seconds while the server does not answer.
 func (e *Engine) Records() driver.Records { return e.records }
 
 // TakeRate grants or refuses events of a key, in one transaction and by the server's clock; see
 // [driver.RateLimiter]. A crash or a failover of the server loses what was granted, so each key
-// gets a full burst again.
+// gets a full burst again. The call is repeated for 30 seconds while the server does not answer.
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
 	return e.rates.TakeRate(ctx, take)
 }

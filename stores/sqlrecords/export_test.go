@@ -15,3 +15,6 @@ func (r *Records) Sweep() { r.swept.Again() }
 
 // SkipCheck makes the records believe that their connections have been checked.
 func (r *Records) SkipCheck() { r.fits.fit.Store(true) }
+
+// Limit is the limit of each call.
+const Limit = limit

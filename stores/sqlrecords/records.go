@@ -10,7 +10,8 @@
 //	mails := ratelimit.New(ratelimit.OnRecords(records), "mails", ratelimit.PerHour(3), nil)
 //
 // Each call executes one or two statements, each in its own transaction, so a paused process keeps
-// no row locked. Records are as durable as the commits of the database.
+// no row locked. Records are as durable as the commits of the database. A call returns
+// driver.ErrUnavailable after 30 seconds, or at the deadline of its context if that is earlier.
 package sqlrecords
 
 import (
@@ -240,7 +241,7 @@ func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err er
 	return now, now, nil
 }
 
-// limit bounds each call.
+// limit bounds each call. It is in the package's documentation.
 const limit = 30 * time.Second
 
 // call calls the server. It retries while the server reports that it has done nothing and a retry
