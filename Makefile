@@ -149,6 +149,7 @@ slow: cc redis postgres haproxy minio ## repeat engine and fault tests many time
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./internal/testkit/engines ./redlock/... ./cron/... ./election/... ./semaphore/... ./idempotent/... ./optimistic/... ./ratelimit/... ./examples/...
 	cd cmd && FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
+	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -v ./internal/testkit/wakemodel
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./stores/sqlrecords ./redislock ./recordlock ./kubelock ./stores/s3records
 	FENCELOCK_SLOW=1 $(GO) test -C cmd -timeout 240m -v ./$(NEMESIS)
 	FENCELOCK_SLOW=1 $(GO) test -C bench/clients -count=1 -timeout 60m -v ./...

@@ -47,6 +47,6 @@
 //     to the current time, which is on disk before the first such token is issued. Minimum holds
 //     and limits are also on disk before they take effect.
 //  5. Statements that take locks may be cancelled at any time: after an error the key is unlocked
-//     or the connection is closed. No statement that may take longer than a sixth of a TTL runs on
-//     a connection that has leases.
+//     or the connection is closed. On a connection that has leases, a statement waits for the lock
+//     of a row or a table for a thirty-second of the TTL, and is cancelled after a quarter of it.
 package pglock

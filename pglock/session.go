@@ -13,8 +13,8 @@ import (
 )
 
 // session is a connection on which locks are held. If it is lost, so are its locks; they are never
-// carried over to another connection. Except on the sessions of waiters, no statement may take
-// longer than a sixth of the leases.
+// carried over to another connection. Except on the sessions of waiters, a statement is cancelled after
+// a quarter of the leases, and waits for a lock in the server for a thirty-second of them.
 type session struct {
 	*pipe.Conn
 	dialer  *dialer

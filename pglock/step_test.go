@@ -67,8 +67,8 @@ func few(short, slow int) int {
 	return short
 }
 
-// patient is for requests whose sessions stand at the gate: the server gives them a sixth of
-// the TTL.
+// patient is for requests whose sessions stand at the gate: the server gives them a
+// thirty-second of the TTL.
 var patient = &pglock.Config{MaxTTL: time.Hour}
 
 // long is a request of a patient engine.

@@ -3,12 +3,27 @@
 // lost, and PUBLISH is refused or does not count. It checks the rule that nobody sleeps past a free
 // name: if the first waiter of a running client fits beside the holders that run or are confirmed,
 // it is granted within a hand-over's time for each fault, and one more.
+//
+// Holders and waiters are exclusive, or shared with a limit of two and a weight of one or two. These
+// systems were exhausted, with every queue, with and without messages that count; a fault is a freeze or
+// a death, and a frozen client may thaw at any time:
+//
+//	clients  waiters  faults  lost messages  systems      states
+//	2        4        2       1                3,870  16,889,102
+//	2        4        3       2                3,870  82,841,514
+//	3        3        3       1                  765  10,611,396
+//	3        4        2       1                6,435  42,821,283
+//
+// On two cores, the last one takes two to five minutes and the second one five. FENCELOCK_SLOW=1 runs
+// the others.
 package wakemodel
 
 import (
-	"encoding/binary"
 	"fmt"
+	"math/bits"
+	"runtime"
 	"slices"
+	"sync"
 )
 
 // One tick is half a GRANT of the scripts.
@@ -16,17 +31,27 @@ const grant = 2 // ticks
 
 // Rule is the part of the protocol that a test may take out.
 type Rule struct {
-	Poll  int  // most ticks between two touches of a client
-	Alive int  // ticks for which a touch keeps its client alive
-	Mine  bool // a touch answers with any grant of its client whose message was lost; else exclusive ones only
-	TTL   int  // of a confirmed lease
+	Poll    int8 // most ticks between two touches of a client
+	Alive   int8 // ticks for which a touch keeps its client alive
+	Mine    bool // a touch answers with any grant of its client whose message was lost; else exclusive ones only
+	Leave   bool // the entry of a client that is not alive leaves at its turn
+	Rejoin  bool // a touch puts back the entries of its client that have left, and those whose grant has expired
+	Advance bool // a touch hands a free name on; else only a release does
+	Expire  bool // a grant that is not confirmed expires; else it lasts for a TTL
+	TTL     int8 // of a confirmed lease
 }
 
 // Protocol is the rule that the scripts and the engine follow.
-var Protocol = Rule{Poll: 1, Alive: grant, Mine: true, TTL: 10}
+var Protocol = Rule{Poll: 1, Alive: grant, Mine: true, Leave: true, Rejoin: true, Advance: true, Expire: true, TTL: 10}
 
-// Bound is the size of the systems to visit.
+// Bound is the size of the systems to visit: at most 3 clients and 4 waiters. A fault is a freeze or a
+// death.
 type Bound struct{ Clients, Waiters, Faults, Losses int }
+
+const (
+	maxClients = 3
+	maxWaiters = 4
+)
 
 type world struct{ cluster, refused bool } // PUBLISH does not count; PUBLISH is refused
 
@@ -35,201 +60,197 @@ const ( // of a client
 	frozen
 	dead
 )
-const ( // of a waiter
-	queued = iota
-	told   // has its grant
-	done
-)
 
 type waiter struct {
 	client int
 	kind   byte // x exclusive, s shared with weight 1 of 2, b shared with weight 2 of 2
-	state  int
 }
-type holder struct{ who, ends, sure int } // who -1: the first holder; sure: confirmed
 
+// first is the holder beside the waiters.
+const first = maxWaiters
+
+// set is a set of waiters and the first holder.
+type set uint8
+
+func (s set) has(w int) bool { return s&(1<<w) != 0 }
+func (s *set) add(w int)     { *s |= 1 << w }
+func (s *set) remove(w int)  { *s &^= 1 << w }
+
+// each returns the members in the order of their tickets.
+func (s set) each(yield func(int) bool) {
+	for ; s != 0; s &= s - 1 {
+		if !yield(bits.TrailingZeros8(uint8(s))) {
+			return
+		}
+	}
+}
+
+// state is comparable: two states are equal if nothing that follows differs.
 type state struct {
-	lock   []holder
-	queue  []int // waiters by ticket
-	ws     []waiter
-	status []int
-	alive  []int
-	due    []int
-	inbox  [][]int // grants that a frozen client has not read
-	base   byte    // kind of the first holder, 0 after its release
-	faults int     // freezes and deaths left
-	losses int     // messages that may still be lost
-	faulty int     // so many freezes and deaths happened
-	stuck  int
+	lock, sure set              // the holders; those that have confirmed
+	ends       [first + 1]int8  // ticks until the lease of a holder ends
+	queue      set              // by ticket
+	told, done set              // waiters that have their grant; that have also released it
+	inbox      set              // grants that a frozen client has not read
+	status     [maxClients]int8 // of clients
+	alive      [maxClients]int8 // ticks for which they count as alive
+	due        [maxClients]int8 // ticks until they touch
+	faults     int8             // freezes and deaths left
+	losses     int8             // messages that may still be lost
+	faulty     int8             // so many freezes and deaths happened
+	stuck      int8
 }
 
-// key identifies a state.
-func (s *state) key() string {
-	var k []byte
-	add := func(ns ...int) {
-		k = binary.AppendVarint(k, int64(len(ns)))
-		for _, n := range ns {
-			k = binary.AppendVarint(k, int64(n))
-		}
-	}
-	for _, h := range s.lock {
-		add(h.who, h.ends, h.sure)
-	}
-	add(s.queue...)
-	for _, w := range s.ws {
-		k = append(k, byte(w.state))
-	}
-	add(s.status...)
-	add(s.alive...)
-	add(s.due...)
-	for _, in := range s.inbox {
-		add(in...)
-	}
-	add(int(s.base), s.faults, s.losses, s.faulty, s.stuck)
-	return string(k)
+// system is one rule in one world with its waiters; choose returns one of n possibilities.
+type system struct {
+	Rule
+	world
+	ws      []waiter
+	base    byte // the kind of the first holder
+	clients int
+	choose  func(n int) int
 }
 
-func (s *state) clone() *state {
-	t := *s
-	t.lock, t.queue, t.ws, t.status = slices.Clone(s.lock), slices.Clone(s.queue), slices.Clone(s.ws), slices.Clone(s.status)
-	t.alive, t.due, t.inbox = slices.Clone(s.alive), slices.Clone(s.due), slices.Clone(s.inbox)
-	for i := range t.inbox {
-		t.inbox[i] = slices.Clone(t.inbox[i])
+func (r *system) kind(w int) byte {
+	if w == first {
+		return r.base
 	}
-	return &t
+	return r.ws[w].kind
 }
-func (s *state) kind(h holder) byte {
-	if h.who < 0 {
-		return s.base
-	}
-	return s.ws[h.who].kind
-}
-func fits(kinds []byte, k byte) bool {
+
+// runs reports whether the client of a waiter runs. The first holder always does.
+func (r *system) runs(s *state, w int) bool { return w == first || s.status[r.ws[w].client] == live }
+
+// waits reports whether a waiter has no grant yet.
+func waits(s *state, w int) bool { return !s.told.has(w) && !s.done.has(w) }
+
+// fits reports whether a kind fits beside holders.
+func (r *system) fits(holders set, k byte) bool {
 	used := 0
-	for _, o := range kinds {
-		if o == 'x' {
+	for w := range holders.each {
+		switch r.kind(w) {
+		case 'x':
 			return false
-		}
-		used++
-		if o == 'b' {
+		case 'b':
 			used++
 		}
+		used++
 	}
-	switch k {
-	case 'x':
-		return used == 0
-	case 's':
+	if k == 's' {
 		return used < 2
 	}
 	return used == 0
 }
-func (s *state) kinds(counts func(holder) bool) (ks []byte) {
-	for _, h := range s.lock {
-		if counts(h) {
-			ks = append(ks, s.kind(h))
+
+func (r *system) exclusive(holders set) bool {
+	for w := range holders.each {
+		if r.kind(w) == 'x' {
+			return true
 		}
 	}
-	return ks
-}
-func all(holder) bool { return true }
-func (s *state) holds(w int) int {
-	return slices.IndexFunc(s.lock, func(h holder) bool { return h.who == w })
+	return false
 }
 
-// run is one rule in one world; choose returns one of n possibilities.
-type run struct {
-	Rule
-	world
-	choose func(n int) int
-}
-
-func (r *run) deliver(s *state, w int) { // the client runs and reads its grant: it confirms
-	i := s.holds(w)
-	if s.ws[w].state != queued {
+func (r *system) deliver(s *state, w int) { // the client runs and reads its grant: it confirms
+	if !waits(s, w) {
 		return
 	}
-	if i < 0 { // expired: it asks at once and puts its request back
-		s.due[s.ws[w].client] = 0
+	if !s.lock.has(w) { // expired: it asks at once and puts its request back
+		s.due[r.ws[w].client] = 0
 		return
 	}
-	s.ws[w].state = told
-	s.lock[i].sure, s.lock[i].ends = 1, r.TTL
+	s.told.add(w)
+	s.sure.add(w)
+	s.ends[w] = r.TTL
 }
 
-func (r *run) handOff(s *state, w int) {
-	c := s.ws[w].client
+func (r *system) handOff(s *state, w int) {
+	c := r.ws[w].client
 	if s.status[c] == dead && !r.cluster && !r.refused {
 		s.alive[c] = 0
 		return
 	}
-	s.lock = append(s.lock, holder{w, grant, 0})
+	s.lock.add(w)
+	if s.ends[w] = grant; !r.Expire {
+		s.ends[w] = r.TTL
+	}
 	switch {
 	case r.refused || s.status[c] == dead:
 	case s.losses > 0 && r.choose(2) == 1:
 		s.losses--
 	case s.status[c] == frozen:
-		s.inbox[c] = append(s.inbox[c], w)
+		s.inbox.add(w)
 	default:
 		r.deliver(s, w)
 	}
 }
 
-func (r *run) advance(s *state) {
-	for len(s.queue) > 0 {
-		w := s.queue[0]
-		c := s.ws[w].client
-		if s.alive[c] > 0 {
-			if !fits(s.kinds(all), s.ws[w].kind) {
-				break
+func (r *system) advance(s *state) {
+	for w := range s.queue.each {
+		switch {
+		case s.alive[r.ws[w].client] > 0:
+			if !r.fits(s.lock, r.ws[w].kind) {
+				return
 			}
 			r.handOff(s, w)
-		} else if slices.ContainsFunc(s.lock, func(h holder) bool { return s.kind(h) == 'x' }) {
-			break // the scripts look at the queue only if the lock is free or shared
+		case !r.Leave || r.exclusive(s.lock):
+			return // the scripts look at the queue only if the lock is free or shared
 		}
-		s.queue = s.queue[1:]
+		s.queue.remove(w)
 	}
 }
 
-func (r *run) touch(s *state, c int) {
+func (r *system) touch(s *state, c int) {
 	s.alive[c] = r.Alive
-	for w := range s.ws {
-		if s.ws[w].client != c || s.ws[w].state != queued {
+	for w := range r.ws {
+		if r.ws[w].client != c || !waits(s, w) {
 			continue
 		}
-		switch h := s.holds(w); {
-		case h >= 0 && (r.Mine || s.ws[w].kind == 'x' || !r.refused):
-			r.deliver(s, w)
-		case h < 0 && !slices.Contains(s.queue, w):
-			s.queue = append(s.queue, w)
-			slices.Sort(s.queue)
+		switch {
+		case s.lock.has(w):
+			if r.Mine || r.ws[w].kind == 'x' || !r.refused {
+				r.deliver(s, w)
+			}
+		case r.Rejoin:
+			s.queue.add(w)
 		}
 	}
-	r.advance(s)
-	next := r.Poll
-	for _, h := range s.lock {
-		next = min(next, max(h.ends, 1))
+	if r.Advance {
+		r.advance(s)
 	}
-	s.due[c] = max(min(next, r.Poll), 1)
+	next := r.Poll
+	for w := range s.lock.each {
+		next = min(next, max(s.ends[w], 1))
+	}
+	s.due[c] = max(next, 1)
 }
 
-func (r *run) tick(s *state) {
-	for i := range s.lock {
-		h := &s.lock[i]
-		h.ends--
-		if h.who < 0 || h.sure == 1 && s.status[s.ws[h.who].client] == live {
-			h.ends = r.TTL // renewed
-		}
-	}
-	freed := false
-	s.lock = slices.DeleteFunc(s.lock, func(h holder) bool {
-		if h.who >= 0 && h.sure == 1 && s.status[s.ws[h.who].client] == live { // a turn lasts a tick
-			s.ws[h.who].state = done
-			freed = true
+// asks reports whether a client has a waiter.
+func (r *system) asks(s *state, c int) bool {
+	for w := range r.ws {
+		if r.ws[w].client == c && waits(s, w) {
 			return true
 		}
-		return h.ends <= 0
-	})
-	for c := range s.alive {
+	}
+	return false
+}
+
+func (r *system) tick(s *state) {
+	freed := false
+	for w := range s.lock.each {
+		s.ends[w]--
+		switch {
+		case w == first:
+			s.ends[w] = r.TTL // renewed
+		case s.sure.has(w) && r.runs(s, w): // a turn lasts a tick
+			s.done.add(w)
+			freed = true
+			s.end(w)
+		case s.ends[w] <= 0:
+			s.end(w)
+		}
+	}
+	for c := range r.clients {
 		s.alive[c] = max(s.alive[c]-1, 0)
 		s.due[c] = max(s.due[c]-1, 0)
 	}
@@ -237,34 +258,46 @@ func (r *run) tick(s *state) {
 		r.advance(s)
 	}
 	var now []int
-	for c := range s.due {
-		waits := slices.ContainsFunc(s.ws, func(w waiter) bool { return w.client == c && w.state == queued })
-		if !waits {
+	for c := range r.clients {
+		if !r.asks(s, c) {
 			s.due[c] = r.Poll
 		} else if s.due[c] == 0 && s.status[c] == live {
 			now = append(now, c)
 		}
 	}
-	if len(now) > 1 && r.choose(2) == 1 {
-		slices.Reverse(now)
+	if len(now) > 1 { // in any order
+		for i := range now {
+			j := i + r.choose(len(now)-i)
+			now[i], now[j] = now[j], now[i]
+		}
 	}
 	for _, c := range now {
-		if slices.ContainsFunc(s.ws, func(w waiter) bool { return w.client == c && w.state == queued }) {
+		if r.asks(s, c) {
 			r.touch(s, c)
 		}
 	}
 	r.judge(s)
 }
 
-func (r *run) judge(s *state) {
-	sure := s.kinds(func(h holder) bool {
-		return h.who < 0 || h.sure == 1 || s.status[s.ws[h.who].client] == live && s.holds(h.who) < 0
-	})
-	for _, w := range s.ws {
-		if w.state != queued || s.status[w.client] != live {
+// end removes a holder.
+func (s *state) end(w int) {
+	s.lock.remove(w)
+	s.sure.remove(w)
+	s.ends[w] = 0
+}
+
+func (r *system) judge(s *state) {
+	var sure set
+	for w := range s.lock.each {
+		if w == first || s.sure.has(w) {
+			sure.add(w)
+		}
+	}
+	for w := range r.ws {
+		if !waits(s, w) || !r.runs(s, w) {
 			continue
 		}
-		if fits(sure, w.kind) {
+		if r.fits(sure, r.ws[w].kind) {
 			s.stuck++
 		} else {
 			s.stuck = 0
@@ -274,81 +307,102 @@ func (r *run) judge(s *state) {
 	s.stuck = 0
 }
 
-// next returns all states that can follow.
-func next(rule Rule, w world, s *state) (out []*state) {
-	try := func(act func(*run, *state)) { // enumerates the choices within one step
-		for plan := []int{}; ; {
-			used, width := 0, []int{}
-			t := s.clone()
-			r := &run{rule, w, func(n int) int {
+// next calls yield for all states that can follow.
+func (r *system) next(s state, yield func(state)) {
+	try := func(act func(*state)) { // enumerates the choices within one step
+		var plan, width []int
+		for {
+			used := 0
+			width = width[:0]
+			r.choose = func(n int) int {
 				width = append(width, n)
-				used++
-				if used > len(plan) {
+				if used++; used > len(plan) {
 					plan = append(plan, 0)
 				}
 				return plan[used-1]
-			}}
-			act(r, t)
-			out = append(out, t)
+			}
+			t := s
+			act(&t)
+			yield(t)
 			i := used - 1
 			for ; i >= 0 && plan[i]+1 == width[i]; i-- {
 			}
 			if i < 0 {
 				return
 			}
-			plan = append(slices.Clone(plan[:i]), plan[i]+1)
+			plan[i]++
+			plan = plan[:i+1]
 		}
 	}
-	try(func(r *run, t *state) { r.tick(t) })
-	if s.base != 0 {
-		try(func(r *run, t *state) {
-			t.lock = slices.DeleteFunc(t.lock, func(h holder) bool { return h.who < 0 })
-			t.base = 0
+	try(r.tick)
+	if s.lock.has(first) {
+		try(func(t *state) {
+			t.end(first)
 			r.advance(t)
 		})
 	}
-	for c := range s.status {
+	for c := range r.clients {
 		switch {
 		case s.status[c] == live && s.faults > 0:
-			for _, how := range []int{frozen, dead} {
-				t := s.clone()
+			for _, how := range []int8{frozen, dead} {
+				t := s
 				t.status[c], t.faults, t.faulty = how, t.faults-1, t.faulty+1
-				out = append(out, t)
+				yield(t)
 			}
 		case s.status[c] == frozen:
-			try(func(r *run, t *state) {
+			try(func(t *state) {
 				t.status[c] = live
-				for _, w := range t.inbox[c] {
-					r.deliver(t, w)
+				for w := range t.inbox.each {
+					if r.ws[w].client == c {
+						t.inbox.remove(w)
+						r.deliver(t, w)
+					}
 				}
-				t.inbox[c] = nil
 			})
 		}
 	}
-	return out
 }
 
-func check(rule Rule, w world, first *state, seen map[string]bool) *state {
-	front := []*state{first}
-	for len(front) > 0 {
-		var then []*state
-		for _, s := range front {
-			for _, t := range next(rule, w, s) {
-				if t.stuck > grant*(1+t.faulty)+1 {
-					return t
-				}
-				if k := t.key(); !seen[k] {
-					seen[k] = true
-					then = append(then, t)
-				}
+// check visits all states that can follow s. It returns how many there are, and one that violates the
+// rule, if there is one.
+func (r *system) check(s state) (states int, stuck *state) {
+	seen := map[state]struct{}{s: {}}
+	for front := []state{s}; len(front) > 0; {
+		last := front[len(front)-1]
+		front = front[:len(front)-1]
+		r.next(last, func(t state) {
+			if t.stuck > grant*(1+t.faulty)+1 {
+				stuck = &t
+				return
 			}
+			if _, known := seen[t]; !known {
+				seen[t] = struct{}{}
+				front = append(front, t)
+			}
+		})
+		if stuck != nil {
+			break
 		}
-		front = then
 	}
-	return nil
+	return len(seen), stuck
 }
 
-// queues returns all queues of up to n waiters of the clients.
+// start returns the state in which the first holder runs and everybody waits.
+func (r *system) start(b Bound) state {
+	s := state{faults: int8(b.Faults), losses: int8(b.Losses)}
+	s.lock.add(first)
+	s.sure.add(first)
+	s.ends[first] = r.TTL
+	for c := range r.clients {
+		s.alive[c], s.due[c] = r.Alive, r.Poll
+	}
+	for w := range r.ws {
+		s.queue.add(w)
+	}
+	return s
+}
+
+// queues returns all queues of 2 to n waiters of the clients.
 func queues(clients, n int) (qs [][]waiter) {
 	var grow func([]waiter)
 	grow = func(q []waiter) {
@@ -362,9 +416,9 @@ func queues(clients, n int) (qs [][]waiter) {
 		for _, w := range q {
 			most = max(most, w.client+1)
 		}
-		for c := 0; c <= min(most, clients-1); c++ { // names of clients do not matter
+		for c := range min(most+1, clients) { // names of clients do not matter
 			for _, k := range []byte("xsb") {
-				grow(append(slices.Clone(q), waiter{c, k, queued}))
+				grow(append(slices.Clone(q), waiter{c, k}))
 			}
 		}
 	}
@@ -372,36 +426,54 @@ func queues(clients, n int) (qs [][]waiter) {
 	return qs
 }
 
-// Check visits all systems up to a bound. It returns how many systems and states it visited, and the
-// first system that violates the rule, or "".
-func Check(rule Rule, b Bound) (systems, states int, violation string) {
+// systems returns all systems up to a bound.
+func systems(rule Rule, b Bound) (all []system) {
 	for _, w := range []world{{}, {cluster: true}, {refused: true}} {
 		for _, base := range []byte("xs") {
 			for _, q := range queues(b.Clients, b.Waiters) {
-				if fits([]byte{base}, q[0].kind) {
-					continue // it would have been granted when it came
+				r := system{Rule: rule, world: w, ws: q, base: base}
+				for _, w := range q {
+					r.clients = max(r.clients, w.client+1)
 				}
-				seen := map[string]bool{}
-				stuck := check(rule, w, first(rule, b, base, q), seen)
-				systems, states = systems+1, states+len(seen)
-				if stuck != nil {
-					return systems, states, fmt.Sprintf("%+v, first holder %c, queue %+v: %+v", w, base, q, *stuck)
+				if !r.fits(1<<first, q[0].kind) { // else it would have been granted when it came
+					all = append(all, r)
 				}
 			}
 		}
 	}
-	return systems, states, ""
+	return all
 }
 
-// first returns the state in which a holder of kind base runs and everybody of q waits.
-func first(rule Rule, b Bound, base byte, q []waiter) *state {
-	s := &state{ws: q, base: base, faults: b.Faults, losses: b.Losses, lock: []holder{{-1, rule.TTL, 1}}}
-	for range b.Clients {
-		s.status, s.alive = append(s.status, live), append(s.alive, rule.Alive)
-		s.due, s.inbox = append(s.due, rule.Poll), append(s.inbox, nil)
+// Check visits all systems up to a bound, as many at a time as there are cores. It returns how many
+// systems and states it visited, and a system that violates the rule, or "".
+func Check(rule Rule, b Bound) (visited, states int, violation string) {
+	if b.Clients > maxClients || b.Waiters > maxWaiters {
+		return 0, 0, fmt.Sprintf("the model has no room for %+v", b)
 	}
-	for i := range q {
-		s.queue = append(s.queue, i)
+	all := systems(rule, b)
+	var mu sync.Mutex // guards the results and all
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() { // ends when no system is left
+			for {
+				mu.Lock()
+				if len(all) == 0 || violation != "" {
+					mu.Unlock()
+					return
+				}
+				r := all[0]
+				all = all[1:]
+				mu.Unlock()
+				n, stuck := r.check(r.start(b))
+				mu.Lock()
+				visited, states = visited+1, states+n
+				if stuck != nil {
+					violation = fmt.Sprintf("%+v, first holder %c, queue %+v: %+v", r.world, r.base, r.ws, *stuck)
+				}
+				mu.Unlock()
+			}
+		})
 	}
-	return s
+	workers.Wait()
+	return visited, states, violation
 }
