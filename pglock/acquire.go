@@ -20,15 +20,16 @@ import (
 // acquirer acquires locks for the requests of this process.
 type acquirer struct {
 	own     *ownSession
-	locks   *lockSessions // for keys that are free
-	waiters *waiterPool   // for keys that are waited for
-	turns   *turns        // one request per key talks to the server at a time
-	holds   *holdings     // receives the granted locks
-	room    *room         // space in the server's lock table
-	naps    *naps         // wakes requests that wait in the server
-	tries   tries         // in flight
-	maxTTL  time.Duration // Config.MaxTTL
-	rowLook time.Duration // the constant, except in tests
+	locks   *lockSessions   // for keys that are free
+	waiters *waiterPool     // for keys that are waited for
+	turns   *turns          // one request per key talks to the server at a time
+	holds   *holdings       // receives the granted locks
+	room    *room           // space in the server's lock table
+	naps    *naps           // wakes requests that wait in the server
+	tries   tries           // in flight
+	maxTTL  time.Duration   // Config.MaxTTL
+	closed  context.Context // of the dialer
+	rowLook time.Duration   // the constant, except in tests
 }
 
 // minTTL is the shortest lease: a heartbeat after a third of it must reach the server in time.

@@ -30,8 +30,10 @@ type dialer struct {
 	onEnd    func(*session)            // called once when a session has ended, to end its locks
 	isFree   func(*session) bool       // reports whether a session has no locks
 
+	closed context.Context // ends with shut
+	close  context.CancelFunc
+
 	mu       sync.Mutex // guards all below
-	done     bool       // shut was called
 	sessions map[*session]struct{}
 	primary  string    // the host that served last, which is asked first; "" before any has
 	refusing time.Time // every host refuses since then; zero if one has served, or not answered
@@ -42,12 +44,21 @@ type dialer struct {
 // anything is locked. With a ttl of 0 the session holds no locks. The error is a *dialError if no
 // host of the DSN can be used.
 func (d *dialer) dial(ctx context.Context, ttl time.Duration, waiter bool) (s *session, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.closed, cancel)()
+	if d.closed.Err() != nil {
+		return nil, errEngineClosed
+	}
 	err = d.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, host string) error {
 		s, err = d.newSession(ctx, c, host, ttl, waiter)
 		return err
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		d.served(s.host)
+	case d.closed.Err() != nil: // the server may be down, which is worth a retry, unlike this
+		err = errEngineClosed
 	}
 	return s, err
 }
@@ -232,7 +243,7 @@ var errEngineClosed = deny("the engine is closed")
 func (d *dialer) enlist(s *session) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.done {
+	if d.closed.Err() != nil {
 		return errEngineClosed
 	}
 	for o := range d.sessions {
@@ -257,6 +268,6 @@ func (d *dialer) forget(s *session) {
 func (d *dialer) shut() []*session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.done = true
+	d.close()
 	return slices.Collect(maps.Keys(d.sessions))
 }

@@ -43,6 +43,7 @@ type Engine struct {
 // connection with locks.
 func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	d := &dialer{pool: pool, cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
+	d.closed, d.close = context.WithCancel(context.Background())
 	own := &ownSession{sweeper: sweeper{every: sweepTime}}
 	own.dial = func(ctx context.Context) (*session, error) { return d.dial(ctx, 0, false) }
 	a := &acquirer{
@@ -53,6 +54,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 		room:    &room{own: own},
 		naps:    &naps{byKey: map[int64]chan struct{}{}},
 		maxTTL:  d.cfg.MaxTTL,
+		closed:  d.closed,
 		rowLook: rowLook,
 	}
 	a.holds = &holdings{own: own, waiters: a.waiters, turns: a.turns, room: a.room, byOwner: map[string]*hold{}}

@@ -80,7 +80,9 @@ func (a *attempt) unlist(granted bool) { // it may change later
 	go func() { // ends when the row is gone, or the engine is closed
 		pause := retry.NewBackoff(firstRepair, lastRepair)
 		for err := remove(); err != nil && passing(err); err = remove() {
-			_ = pause.Wait(context.Background())
+			if !pause.Wait(a.closed) {
+				return
+			}
 		}
 	}()
 }
