@@ -75,6 +75,8 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		switch err = lock.startHold(ctx, grant, before, a.most); {
 		case err == nil:
 			return lock, nil
+		case !over(parent) && (!req.Wait || final(err)):
+			return nil, ownLimit(err)
 		case !req.Wait, final(err):
 			return nil, err
 		}

@@ -58,3 +58,32 @@ func TestLimitIsNoContextError(t *testing.T) {
 		})
 	}
 }
+
+// unsureEngine grants without the time of the request, and does not answer the renewal that confirms it.
+type unsureEngine struct{ *memlock.Engine }
+
+func (e unsureEngine) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
+	g, err := e.Engine.Acquire(ctx, req)
+	g.Sent = time.Time{}
+	return g, err
+}
+
+func (e unsureEngine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	<-ctx.Done()
+	return []error{fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, ctx.Err())}
+}
+
+// TestLimitOfAConfirmationIsNoContextError: neither is the limit of a confirmation.
+func TestLimitOfAConfirmationIsNoContextError(t *testing.T) {
+	for ended, limit := range map[bool]time.Duration{false: time.Hour, true: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			locks := fencelock.New(unsureEngine{memlock.New(nil)}, nil).With(fencelock.Options{TTL: time.Minute})
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := locks.TryAcquire(ctx, "n")
+			if !errors.Is(err, fencelock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) != ended {
+				t.Errorf("%v: DeadlineExceeded %t, want %t", err, !ended, ended)
+			}
+		})
+	}
+}
