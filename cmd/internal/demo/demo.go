@@ -73,13 +73,17 @@ func Run(ctx context.Context, pauses bool, show func(Line) error) error {
 // prefix begins the names of the directories of demos.
 const prefix = "fencelock-demo-"
 
-// sweep removes the directories of demos that were killed: those below parent where nobody listens
-// any more. One that is younger than a minute may not listen yet.
+// sweep removes the directories of demos that this user has killed: those below parent where nobody
+// listens any more. One that is younger than a minute may not listen yet. Another user could keep
+// root in a directory by filling it again and again, or lead it to another socket.
 func sweep(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, prefix+"*"))
 	for _, dir := range left {
 		info, err := os.Lstat(dir)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
 			continue
 		}
 		conn, err := net.DialTimeout("unix", filepath.Join(dir, socket), time.Second)
@@ -88,7 +92,7 @@ func sweep(parent string) {
 			continue
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
-			_ = os.RemoveAll(dir) // of another user: it stays
+			_ = os.RemoveAll(dir)
 		}
 	}
 }
