@@ -204,7 +204,7 @@ func (r *request) foreign(g *nameLock, q *queue) *blocker {
 	}
 	if f, err := g.openFile(lockFile, os.O_RDONLY); err == nil {
 		defer f.Close()
-		if pids, _ := flockOwners(f); len(pids) > 0 {
+		if pids := g.waits.flockOwners(f); len(pids) > 0 {
 			o.held.Identity = driver.Identity{Host: machine(), PID: pids[0], Note: "not by fencelock"}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -15,7 +16,8 @@ import (
 type directory struct {
 	path    string
 	perm    perm
-	network bool // it may be on a network file system
+	network bool          // it may be on a network file system
+	listing time.Duration // how long one list waits in vain: listPatience
 
 	mu      sync.Mutex // guards checked
 	checked bool       // the directory and its file system are acceptable
@@ -24,8 +26,14 @@ type directory struct {
 }
 
 // open opens a folder below the directory; without elements, the directory itself.
-func (d *directory) open(elem ...string) (*folder, error) {
+func (d *directory) open(elem ...string) (*folder, error) { return d.openFor(nil, elem...) }
+
+// openFor is open for a call with a patience.
+func (d *directory) openFor(p *patience, elem ...string) (*folder, error) {
 	at, err := openDirectory(d.path, &d.perm)
+	if err == nil {
+		at.patience = p
+	}
 	for _, base := range elem {
 		if err != nil {
 			return nil, err

@@ -75,7 +75,7 @@ func New(dir string, cfg *Config) *Engine {
 		dir = abs
 	}
 	e := &Engine{
-		dir:       directory{path: dir, perm: newPerm(dir, cfg.Group), network: cfg.AllowNetwork},
+		dir:       directory{path: dir, perm: newPerm(dir, cfg.Group), network: cfg.AllowNetwork, listing: listPatience},
 		breakWait: cmp.Or(cfg.BreakWait, 2*time.Second),
 	}
 	e.bells = bells{dir: &e.dir, own: map[string]chan struct{}{}}

@@ -93,7 +93,8 @@ func (w *watch) followOnly(names []string) {
 // look compares the current tickets with those reported before, and reports the differences: ends
 // before beginnings, so that a hand-over is reported in order.
 func (w *watch) look(ctx context.Context) error {
-	names, err := w.dir.names(ctx, w.query)
+	p := &patience{w.dir.listing}
+	names, err := w.dir.names(ctx, p, w.query)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (w *watch) look(ctx context.Context) error {
 		}
 	}()
 	for _, name := range names {
-		switch err := w.sight(ctx, name, now); {
+		switch err := w.sight(ctx, p, name, now); {
 		case errors.Is(err, fs.ErrNotExist): // swept meanwhile, or never used
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
@@ -118,8 +119,8 @@ func (w *watch) look(ctx context.Context) error {
 
 // sight adds the live tickets of a name to now. It also removes an idle name from those in use,
 // unless it was asked for exactly, to make the next poll cheaper.
-func (w *watch) sight(ctx context.Context, name string, now map[string]*seenTicket) error {
-	g, _, err := w.dir.peek(ctx, name)
+func (w *watch) sight(ctx context.Context, p *patience, name string, now map[string]*seenTicket) error {
+	g, _, err := w.dir.peek(ctx, p, name)
 	if err != nil {
 		return err
 	}

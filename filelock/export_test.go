@@ -1,6 +1,9 @@
 package filelock
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // What tests see of the inside.
 var (
@@ -33,3 +36,6 @@ func (e *Engine) SetPass(fn func(what string)) { e.dir.pass, e.dir.perm.pass = f
 
 // Sweep removes the names that nobody uses now.
 func (e *Engine) Sweep() { e.sweeper.sweep(0) }
+
+// SetListPatience replaces how long a list waits in vain.
+func (e *Engine) SetListPatience(limit time.Duration) { e.dir.listing = limit }

@@ -34,9 +34,10 @@ import (
 //   - Removing and renaming concern a name in an open directory, and neither follows links.
 //   - A path is used a second time only to compare what is there with an open file.
 type folder struct {
-	path string // for messages and comparisons
-	perm *perm
-	f    *os.File
+	path     string // for messages and comparisons
+	perm     *perm
+	patience *patience // of the call that uses it
+	f        *os.File
 }
 
 // openDirectory opens the directory at a path. The error is fs.ErrNotExist if there is none.
@@ -67,7 +68,7 @@ func (d *folder) sub(base string) (*folder, error) {
 		return nil, err
 	}
 	path := d.pathOf(base)
-	return &folder{path: path, perm: d.perm, f: os.NewFile(uintptr(fd), path)}, nil
+	return &folder{path: path, perm: d.perm, patience: d.patience, f: os.NewFile(uintptr(fd), path)}, nil
 }
 
 // close closes the directory. d may be nil.
@@ -101,17 +102,18 @@ func openAt(at int, name string, flag int, mode uint32) (int, error) {
 
 // openLeased is openAt, but gives a file server, such as Samba, some time to return a file lease
 // (fcntl). The kernel asks for it at the first attempt to open the file.
-func openLeased(at int, name string, flag int, mode uint32) (fd int, err error) {
-	for end := time.Now().Add(leaseLimit); ; time.Sleep(leaseLimit / 100) {
-		if fd, err = openAt(at, name, flag, mode); err != unix.EAGAIN || time.Now().After(end) {
+func (d *folder) openLeased(at int, name string, flag int, mode uint32) (fd int, err error) {
+	start, limit := time.Now(), d.patience.limit(leaseLimit)
+	for ; ; time.Sleep(leaseLimit / 100) {
+		if fd, err = openAt(at, name, flag, mode); err != unix.EAGAIN {
+			return fd, err
+		}
+		if time.Since(start) >= limit {
+			d.patience.spent(start)
 			return fd, err
 		}
 	}
 }
-
-// leaseLimit is short, since a file server returns a lease in milliseconds, and any user who owns a
-// file may keep one.
-const leaseLimit = time.Second
 
 // openKind opens a file of a kind, S_IFREG or S_IFIFO, that any user could have put there. O_NONBLOCK
 // keeps it from waiting for the other end of a FIFO or the holder of a file lease.
@@ -121,7 +123,7 @@ func (d *folder) openKind(base string, flag int, kind uint32) (fd int, st unix.S
 		return -1, st, err
 	}
 	for range 100 { // until the file is not replaced meanwhile
-		if fd, err = openLeased(at, base, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, uint32(d.perm.file&0o600)); err != nil {
+		if fd, err = d.openLeased(at, base, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, uint32(d.perm.file&0o600)); err != nil {
 			return -1, st, d.explain("open", base, err)
 		}
 		d.perm.step("file")

@@ -9,9 +9,10 @@ import (
 
 // A folder does nothing on this system: supported returns an error before one is opened.
 type folder struct {
-	path string
-	perm *perm
-	f    *os.File
+	path     string
+	perm     *perm
+	patience *patience
+	f        *os.File
 }
 
 type entry struct {

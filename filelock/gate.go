@@ -29,11 +29,12 @@ type nameLock struct {
 	*folder         // nil while it is not open
 	up      *folder // the directory that contains it
 	dir     *directory
-	above   []string // the path of up below the engine's directory
-	base    string   // the folder's name in up
-	place   string   // the folder's path
-	name    string   // empty for a directory of records
-	inside  bool     // the folder is locked
+	waits   *patience // of the call that uses it
+	above   []string  // the path of up below the engine's directory
+	base    string    // the folder's name in up
+	place   string    // the folder's path
+	name    string    // empty for a directory of records
+	inside  bool      // the folder is locked
 }
 
 // gate returns the nameLock of a name. Nothing has been opened yet.
@@ -50,7 +51,7 @@ func (d *directory) gateOf(name, base string, above ...string) *nameLock {
 
 // open opens the folder.
 func (g *nameLock) open() (err error) {
-	if g.up, err = g.dir.open(g.above...); err != nil {
+	if g.up, err = g.dir.openFor(g.waits, g.above...); err != nil {
 		return err
 	}
 	if g.folder, err = g.up.sub(g.base); err != nil {
@@ -75,9 +76,10 @@ func (d *directory) enter(ctx context.Context, name string, create bool) (*nameL
 
 // peek is enter for callers that only read. If the directory lock is stuck, they read without it,
 // and trouble says who has it. If err is not nil, nothing is open.
-func (d *directory) peek(ctx context.Context, name string) (g *nameLock, trouble, err error) {
+func (d *directory) peek(ctx context.Context, p *patience, name string) (g *nameLock, trouble, err error) {
 	g = d.gate(name)
-	err = g.enter(ctx, false, peekPatience)
+	g.waits = p
+	err = g.enter(ctx, false, max(time.Millisecond, p.limit(peekPatience)))
 	if !errors.Is(err, errGate) {
 		return g, nil, err
 	}
@@ -103,6 +105,7 @@ func (g *nameLock) enter(ctx context.Context, create bool, patience time.Duratio
 			return err
 		}
 		if time.Since(start) > patience {
+			g.waits.spent(start)
 			err := g.stuck()
 			g.close()
 			return err
@@ -206,7 +209,7 @@ func (g *nameLock) leave() {
 func (g *nameLock) stuck() error {
 	by := ""
 	if g.folder != nil {
-		if pids, _ := flockOwners(g.f); len(pids) > 0 {
+		if pids := g.waits.flockOwners(g.f); len(pids) > 0 {
 			by = fmt.Sprintf(" (pid %d; is it stopped?)", pids[0])
 		}
 	}

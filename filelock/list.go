@@ -13,12 +13,17 @@ import (
 // List returns the names that are held, waited for or closed by a minimum hold, according to the
 // live tickets. If the directory lock of a name is stuck, or a file is damaged, Status.Trouble says
 // so and the status has what can be read without the lock. If some names may not be read, List
-// returns the others together with a driver.ErrConfig about the first of these.
+// returns the others together with a driver.ErrConfig about the first of these. It waits at most five
+// seconds for all directory locks that are stuck, and all file leases that other programs keep.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	names, unread := e.dir.names(ctx, q)
+	p := &patience{e.dir.listing}
+	names, unread := e.dir.names(ctx, p, q)
 	var all []driver.Status
 	for _, name := range names {
-		s, err := e.dir.status(ctx, name)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s, err := e.dir.status(ctx, p, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // swept meanwhile, or never used
 			continue
@@ -40,9 +45,9 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 
 // status returns the status of one name. It takes the directory lock if it can, so that it sees no
 // incomplete change.
-func (d *directory) status(ctx context.Context, name string) (driver.Status, error) {
+func (d *directory) status(ctx context.Context, p *patience, name string) (driver.Status, error) {
 	s := view{driver.Status{Name: name}}
-	g, trouble, err := d.peek(ctx, name)
+	g, trouble, err := d.peek(ctx, p, name)
 	if err != nil {
 		return s.Status, err
 	}
@@ -112,7 +117,7 @@ func (s *view) addForeign(g *nameLock) {
 		return
 	}
 	h := driver.Holder{Foreign: true, Identity: driver.Identity{Host: machine()}}
-	if pids, _ := flockOwners(f); len(pids) > 0 {
+	if pids := g.waits.flockOwners(f); len(pids) > 0 {
 		h.PID = pids[0]
 		h.Note = commandOf(h.PID)
 	}

@@ -62,14 +62,14 @@ func (g *nameLock) unmarkIdle() {
 
 // names returns the names in use that match q, in order, and an error about the first name that
 // could not be read. An exact query returns its name without checking that it exists.
-func (d *directory) names(ctx context.Context, q driver.Query) ([]string, error) {
+func (d *directory) names(ctx context.Context, p *patience, q driver.Query) ([]string, error) {
 	if err := d.ready(ctx, false); err != nil {
 		return nil, err
 	}
 	if q.Exact {
 		return []string{q.Prefix}, nil
 	}
-	top, err := d.open()
+	top, err := d.openFor(p)
 	var marks []string
 	if err == nil {
 		defer top.close()
@@ -81,6 +81,9 @@ func (d *directory) names(ctx context.Context, q driver.Query) ([]string, error)
 	var names []string
 	var unread error
 	for _, base := range marks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		name, err := nameIn(top, base)
 		switch {
 		case err == nil && q.Matches(name):
