@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	kinds := map[string]func(string) driver.Engine{
-		"files": func(dir string) driver.Engine { return closing{filelock.New(dir, nil)} },
+		"files": func(dir string) driver.Engine { return reusable{filelock.New(dir, nil)} },
 		"poll":  func(dir string) driver.Engine { return filelock.New(dir, &filelock.Config{Poll: true}) },
 		"full":  func(dir string) driver.Engine { return filelock.New(fill(dir), nil) },
 		"mask":  func(dir string) driver.Engine { return filelock.New(dir, maskAll(&filelock.Config{})) },
@@ -45,10 +45,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// closing is an engine whose process may serve another test, in a directory of its own.
-type closing struct{ *filelock.Engine }
+// reusable is an engine whose process may serve another test, in a directory of its own.
+type reusable struct{ *filelock.Engine }
 
-func (closing) Close() error { return nil }
+func (reusable) Reusable() {}
 
 // TestExam runs every client of the conformance suite in a process of its own.
 func TestExam(t *testing.T) {

@@ -27,11 +27,29 @@ type broken struct {
 	take    func(context.Context, driver.RateTake) (driver.RateTaken, error)
 	ret     func(context.Context, driver.RateTake, driver.RateTaken) error
 	reset   func(context.Context, string) error
+	ctx     context.Context // ends with Close
+	close   func()
 }
 
 func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Grant, error) {
-	return b.acquire(ctx, req)
+	if b.ctx.Err() != nil {
+		return driver.Grant{}, driver.ErrUnavailable
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.ctx, cancel)()
+	g, err := b.acquire(ctx, req)
+	if b.ctx.Err() != nil && err != nil {
+		err = driver.ErrUnavailable
+	}
+	return g, err
 }
+
+func (b *broken) Close() error {
+	b.close()
+	return nil
+}
+
 func (b *broken) Renew(ctx context.Context, ls []driver.Lease) []error  { return b.renew(ctx, ls) }
 func (b *broken) Release(ctx context.Context, lease driver.Lease) error { return b.release(ctx, lease) }
 func (b *broken) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
@@ -156,6 +174,7 @@ func (s *brokenStore) client() *broken {
 	p := process{s.engine.Client()}
 	b := &broken{process: p, world: s, acquire: p.Acquire, renew: p.Renew, release: p.Release, list: p.List, brk: p.Break, one: p.BreakOwner, adopt: p.Adopt,
 		resize: p.Resize, records: unbroken(p.Engine.Records()), take: p.TakeRate, ret: p.ReturnRate, reset: p.ResetRate}
+	b.ctx, b.close = context.WithCancel(s.ctx)
 	s.infect(b)
 	return b
 }

@@ -9,6 +9,6 @@ func Cases() []Case {
 		queueCases, absentCases, watchingCases, outageCases, sharedCases,
 		weightCases, resizeCases, setCases, rateCases, nameCases,
 		minimumCases, manyCases, listCases, traceCases, breakCases,
-		breakOwnerCases, adoptCases, lossCases, recordCases, recordApartCases,
+		breakOwnerCases, adoptCases, lossCases, closeCases, recordCases, recordApartCases,
 	)
 }

@@ -82,6 +82,8 @@ var waiting = []mutant{
 			return g, err
 		})
 	}},
+	{"Close ends nothing", "closed-engine", func(b *broken) { b.close = func() {} }},
+	{"a closed engine leaves its waiters", "closed-engine", func(b *broken) { b.waits(b.stay) }},
 	{"writers wait for a gap", "writer-not-starved", func(b *broken) {
 		b.waits(func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			if req.Mode == driver.Shared {

@@ -78,7 +78,7 @@ func TestWhatAnEngineCannotIsSkipped(t *testing.T) {
 	if len(cases["FAIL"]) > 0 || len(cases["PASS"]) < 20 {
 		t.Fatalf("failed %q, passed %q\n%s", cases["FAIL"], cases["PASS"], printed)
 	}
-	want := []string{"adopt", "adopt-ended", "adopt-input", "adopt-min-hold", "adopt-race", "adopt-shared", "break", "break-minimum", "break-owner", "list", "lost-callback", "outage", "record-apart",
+	want := []string{"adopt", "adopt-ended", "adopt-input", "adopt-min-hold", "adopt-race", "adopt-shared", "break", "break-minimum", "break-owner", "closed-engine", "list", "lost-callback", "outage", "record-apart",
 		"record-await", "record-clock", "record-expiry", "record-input", "record-lasts", "record-list", "record-outage", "record-race", "record-swap",
 		"resize", "resize-lasts", "silent-waiter", "unreachable"}
 	slices.Sort(cases["SKIP"])

@@ -45,8 +45,8 @@ type Cutter interface {
 }
 
 // Client is one process that uses the engine. It may also implement driver.Lister, driver.Breaker,
-// driver.OwnerBreaker, driver.Adopter, driver.Resizer and driver.RecordKeeper; the cases for these are skipped
-// otherwise. A Client's Records may return driver.ErrUnsupported. If Traits.Rates is set, the
+// driver.OwnerBreaker, driver.Adopter, driver.Resizer, driver.RecordKeeper and io.Closer; the cases for these
+// are skipped otherwise. A Client's Records may return driver.ErrUnsupported. If Traits.Rates is set, the
 // Client must implement driver.RateLimiter.
 type Client interface {
 	driver.Engine
@@ -62,12 +62,12 @@ type Client interface {
 // of the optional interfaces whether or not that engine has them.
 type Remote interface {
 	Client
-	// Has reports whether the engine has the optional interface of package driver with that name,
-	// such as "Lister".
+	// Has reports whether the engine has the optional interface with that name, such as "Lister", or
+	// "Closer".
 	Has(name string) bool
 }
 
-// as returns a client as an optional interface of package driver, if its engine implements that.
+// as returns a client as an optional interface, if its engine implements that.
 func as[T any](c Client) (optional T, ok bool) {
 	if r, elsewhere := c.(Remote); elsewhere && !r.Has(reflect.TypeFor[T]().Name()) {
 		return optional, false

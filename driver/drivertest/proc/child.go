@@ -20,7 +20,8 @@ const envChild = "FENCELOCK_PROC"
 // with the argument given to Start, until the parent is gone, and exits.
 //
 // If the engine has a method Close() error, it is closed at the end of its test and must leave
-// nothing behind, because its process may be reused by another test.
+// nothing behind, because its process may be reused by another test. So may that of an engine with a
+// method Reusable(), which need not be closed.
 func Main(kinds map[string]func(arg string) driver.Engine) {
 	if os.Getenv(envChild) == "" {
 		return
@@ -144,7 +145,7 @@ func (c *child) open(kind, arg string) error {
 // end too.
 func (c *child) close() error {
 	e, ok := c.engine.(io.Closer)
-	if !ok {
+	if _, reusable := c.engine.(interface{ Reusable() }); !ok && !reusable {
 		return driver.ErrUnsupported
 	}
 	c.mu.Lock()
@@ -152,7 +153,10 @@ func (c *child) close() error {
 		cancel()
 	}
 	c.mu.Unlock()
-	err := e.Close()
+	var err error
+	if ok {
+		err = e.Close()
+	}
 	c.busy.Wait()
 	return err
 }
@@ -182,6 +186,10 @@ func (c *child) answer(ctx context.Context, q question) (a answer) {
 		if r, ok := c.engine.(driver.Resizer); ok {
 			err = r.Resize(ctx, q.Name, q.Limit)
 		}
+	case opShut:
+		if e, ok := c.engine.(io.Closer); ok {
+			err = e.Close()
+		}
 	case opTake, opReturn, opReset:
 		a.Taken, err = c.rate(ctx, q)
 	case opBreak:
@@ -210,9 +218,10 @@ func optional(e driver.Engine) (has []string) {
 	_, resizer := e.(driver.Resizer)
 	_, registrar := e.(driver.RecordKeeper)
 	_, rateLimiter := e.(driver.RateLimiter)
+	_, closer := e.(io.Closer)
 	for name, ok := range map[string]bool{
 		"Lister": lister, "Breaker": breaker, "OwnerBreaker": ownerBreaker, "Adopter": adopter, "Resizer": resizer,
-		"RecordKeeper": registrar, "RateLimiter": rateLimiter,
+		"RecordKeeper": registrar, "RateLimiter": rateLimiter, "Closer": closer,
 	} {
 		if ok {
 			has = append(has, name)

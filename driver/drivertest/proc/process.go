@@ -179,7 +179,7 @@ func (p *Process) close() bool {
 }
 
 // Has reports whether the engine in the child implements the optional interface of package driver
-// with that name, such as "Lister". Methods of the others return driver.ErrUnsupported.
+// with that name, such as "Lister", or io.Closer. Methods of the others return driver.ErrUnsupported.
 func (p *Process) Has(name string) bool { return slices.Contains(p.has, name) }
 
 // PID returns the process id of the child.
@@ -360,6 +360,13 @@ func (p *Process) Detach(lease driver.Lease) {
 // driver.Resizer.
 func (p *Process) Resize(ctx context.Context, name string, limit int) error {
 	_, err := p.do(ctx, question{Op: opResize, Name: name, Limit: limit}, &call{})
+	return err
+}
+
+// Close calls Close in the child, without ending the calls in progress. It returns driver.ErrUnsupported if the
+// engine is no io.Closer.
+func (p *Process) Close() error {
+	_, err := p.do(context.Background(), question{Op: opShut}, &call{})
 	return err
 }
 

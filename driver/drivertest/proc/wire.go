@@ -22,6 +22,7 @@ const (
 	opAdopt   = "adopt"
 	opDetach  = "detach"
 	opResize  = "resize"
+	opShut    = "shut" // closes the engine, as a program does; opClose is for the end of its test
 	opGet     = "get"
 	opSwap    = "swap"
 	opRecords = "records"
