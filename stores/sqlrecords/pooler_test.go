@@ -274,29 +274,57 @@ func TestBytesInTheOtherForm(t *testing.T) {
 func TestIdleConnectionEnded(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, s *server) {
-		with := settings{"idle_session_timeout": "100"}
-		if s.dialect == sqlrecords.MySQL {
-			with = settings{"wait_timeout": "1"}
-		}
-		r := s.records(t, s.table(t), with)
-		pause := 300 * time.Millisecond
-		if s.dialect == sqlrecords.MySQL {
-			pause = 1300 * time.Millisecond
-		}
+		db := s.open(t, s.dsn(s.addr, nil))
+		r := sqlrecords.New(db, s.dialect, &sqlrecords.Config{Table: s.table(t)})
 		version := ""
 		for range 3 {
 			version = swap(t, r, "a", "", version, 0)
-			time.Sleep(pause)
+			s.endIdle(t, db)
 			get(t, r, "a")
-			time.Sleep(pause)
+			s.endIdle(t, db)
 			if _, err := r.List(t.Context(), ""); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(pause)
+			s.endIdle(t, db)
 			if _, _, err := r.Clock(t.Context()); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(pause)
+			s.endIdle(t, db)
 		}
 	})
+}
+
+// endIdle has the server end the connections of a pool, since they are idle, and waits until it has.
+// The limit is set when a connection is used no more, so that a slow test is not idle.
+func (s *server) endIdle(t *testing.T, db *sql.DB) {
+	t.Helper()
+	var conns []*sql.Conn
+	for range db.Stats().Idle {
+		within(t, func(ctx context.Context) error {
+			conn, err := db.Conn(ctx)
+			conns = append(conns, conn)
+			return err
+		})
+	}
+	if len(conns) == 0 {
+		t.Error("the pool has no idle connection")
+	}
+	var ids []string
+	for _, conn := range conns {
+		within(t, func(ctx context.Context) error {
+			var id string
+			err := conn.QueryRowContext(ctx, s.pick("SELECT connection_id()", "SELECT pg_backend_pid()")).Scan(&id)
+			if err == nil {
+				_, err = conn.ExecContext(ctx, s.pick("SET SESSION wait_timeout = 1", "SET idle_session_timeout = 1"))
+			}
+			ids = append(ids, id)
+			return errors.Join(err, conn.Close())
+		})
+	}
+	left := s.pick("SELECT count(*) FROM information_schema.processlist WHERE id IN (", "SELECT count(*) FROM pg_stat_activity WHERE pid IN (")
+	for end := time.Now().Add(patience); s.number(t, left+strings.Join(ids, ",")+")") > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the server has not ended the connections")
+		}
+	}
 }
