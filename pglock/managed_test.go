@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
+	"github.com/fencelock/fencelock/internal/testkit/verdict"
 	"github.com/fencelock/fencelock/pglock"
 )
 
@@ -109,6 +110,23 @@ func TestTwoClocksAfterARestart(t *testing.T) {
 	pg.Exec(t, "UPDATE fencelock.start SET since = since - interval '30 minutes'") // the same as a clock that is set
 	if wait := register(t, pg, "0"); wait == "0" {
 		t.Error("the server is open for a client whose clock is right")
+	}
+}
+
+// TestTwoWrongClocksAfterARestart: the first client after a crash has a slow clock, and the server's
+// clock is set forward by as much. Both agree that MaxTTL has passed.
+func TestTwoWrongClocksAfterARestart(t *testing.T) {
+	t.Parallel()
+	verdict.Is(t, "PostgreSQL: the first client after a crash has a slow clock, and the server's clock is then set forward by as much", verdict.Guarded)
+	pg := pgtest.StartPostgres(t)
+	must(t, engine(t, pg.DSN(), short).Init(t.Context()))
+	pg.Crash(t)
+	if wait := register(t, pg, "1 hour"); wait == "0" {
+		t.Error("after a crash, the server is open")
+	}
+	pg.Exec(t, "UPDATE fencelock.start SET since = since - interval '1 hour'") // the same as a clock that is set
+	if wait := register(t, pg, "0"); wait != "0" {
+		t.Errorf("the server is closed for %s ms; the page says that it opens early", wait)
 	}
 }
 
