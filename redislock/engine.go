@@ -114,7 +114,8 @@ func (e *Engine) Detach(lease driver.Lease) {
 // List returns the names that are held, waited for or closed by a minimum hold. Unless the name is
 // exact, it reads the index, which has the names that clients of this library have held or waited
 // for for longer than half a second. With Scan, or if the user may not read the index, it scans all
-// keys of the server instead. It returns at most 1,000 waiters of a name.
+// keys of the server instead. It returns at most 1,000 waiters of a name. A list takes several
+// requests, and ends with driver.ErrUnavailable if one of them is not answered within RetryTimeout.
 func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
 	return e.lister.List(ctx, q)
 }

@@ -82,7 +82,7 @@ func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]b
 	}
 	for len(calls) > 0 {
 		var rest []redisconn.Call
-		for i, r := range x.conn.Eval(ctx, calls) {
+		for i, r := range x.conn.Eval(redisconn.WithDeadline(ctx, x.cfg.RetryTimeout), calls) {
 			if r.Err != nil {
 				return r.Err
 			}

@@ -355,7 +355,7 @@ func (c told) Subscribe(ctx context.Context, _ string, ready func(), _ func(stri
 	return ctx.Err()
 }
 
-func (c told) Scan(context.Context, string, func([]string) error) error { return nil }
+func (c told) Scan(context.Context, time.Duration, string, func([]string) error) error { return nil }
 
 func (c told) Cluster() bool { return false }
 

@@ -64,7 +64,7 @@ func (ls *lister) scan(ctx context.Context, q driver.Query, names map[string]boo
 		if begin != "" {
 			begin = ls.base() + begin
 		}
-		err := ls.conn.Scan(ctx, redisfmt.Literal(begin+ls.cfg.Prefix+"lock:"+q.Prefix)+"*", func(found []string) error {
+		err := ls.conn.Scan(ctx, ls.cfg.RetryTimeout, redisfmt.Literal(begin+ls.cfg.Prefix+"lock:"+q.Prefix)+"*", func(found []string) error {
 			for _, key := range found {
 				if name, ok := ls.nameOf(key); ok && q.Matches(name) {
 					names[name] = true
@@ -96,7 +96,7 @@ func (ls *lister) statuses(ctx context.Context, names []string) (list []driver.S
 		return nil, nil, 0, nil
 	}
 	at = math.MaxInt64
-	for i, r := range ls.conn.Eval(ctx, calls) {
+	for i, r := range ls.conn.Eval(redisconn.WithDeadline(ctx, ls.cfg.RetryTimeout), calls) {
 		if r.Err != nil {
 			return nil, nil, 0, r.Err
 		}

@@ -83,12 +83,12 @@ func (q *waitQueue) read(w *waiter) (*grantMsg, *queueState) {
 
 // hold is a granted acquisition.
 type hold struct {
-	token int64
-	name  string
-	lost  func(cause error)
-	sent  time.Time     // before the last request that granted or renewed it; zero if unknown
-	life  time.Duration // of the lease, from sent at the least
-	told  bool          // that another program has shortened the lease
+	token  int64
+	name   string
+	lost   func(cause error)
+	sent   time.Time     // before the last request that granted or renewed it; zero if unknown
+	life   time.Duration // of the lease, from sent at the least
+	warned bool          // that another program has shortened the lease
 }
 
 // keep records a granted acquisition until it is released or known to be lost. It removes the
@@ -162,11 +162,11 @@ func (q *waitQueue) extended(l driver.Lease, sent, now, steady time.Time, left t
 	if h == nil {
 		return 0
 	}
-	if !h.told && left >= 0 && !h.sent.Before(steady) {
+	if !h.warned && left >= 0 && !h.sent.Before(steady) {
 		if early = h.life - now.Sub(h.sent) - left; early < min(time.Second, h.life/10) {
 			early = 0
 		}
-		h.told = early > 0
+		h.warned = early > 0
 	}
 	h.sent, h.life = sent, l.TTL
 	return early

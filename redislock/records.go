@@ -125,13 +125,13 @@ func (r records) attempt(ctx, limited context.Context, next string, c redisconn.
 }
 
 // List returns the records whose keys have a prefix; see [driver.Records]. It scans all keys of the
-// server.
+// server. Each request of the scan may take RetryTimeout.
 func (r records) List(ctx context.Context, prefix string) ([]driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	var keys []string
-	err := r.conn.Scan(ctx, redisfmt.Literal(r.recordKey(prefix))+"*", func(found []string) error {
+	err := r.conn.Scan(ctx, r.cfg.RetryTimeout, redisfmt.Literal(r.recordKey(prefix))+"*", func(found []string) error {
 		keys = append(keys, found...)
 		return nil
 	})
@@ -145,7 +145,7 @@ func (r records) List(ctx context.Context, prefix string) ([]driver.Record, erro
 		for i, key := range part {
 			calls[i] = redisconn.Call{Script: recordScript, Keys: []string{key}}
 		}
-		for i, reply := range r.conn.Eval(ctx, calls) {
+		for i, reply := range r.conn.Eval(redisconn.WithDeadline(ctx, r.cfg.RetryTimeout), calls) {
 			if reply.Err != nil {
 				return nil, unavailable(reply.Err)
 			}

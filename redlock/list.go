@@ -114,7 +114,7 @@ func (l *look) scan(ctx context.Context, query driver.Query) (map[string]bool, e
 	found := map[string]bool{}
 	literal := redisfmt.Literal(l.cfg.Prefix + "lock:" + query.Prefix)
 	for _, pattern := range [...]string{literal + "*", "fence:{" + literal + "*"} {
-		err := l.conn.Scan(ctx, pattern, func(keys []string) error {
+		err := l.conn.Scan(ctx, 0, pattern, func(keys []string) error {
 			for _, key := range keys {
 				if name, ok := l.nameOf(key); ok && query.Matches(name) {
 					found[name] = true

@@ -40,7 +40,7 @@ func TestRingIsRefused(t *testing.T) {
 	for _, err := range []error{
 		replies[0].Err, replies[1].Err, err,
 		conn.Subscribe(t.Context(), "c", func() {}, func(string) {}),
-		conn.Scan(t.Context(), "*", func([]string) error { return nil }),
+		conn.Scan(t.Context(), 0, "*", func([]string) error { return nil }),
 	} {
 		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "redis.Ring") {
 			t.Errorf("error %v", err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/redis/go-redis/v9"
@@ -75,17 +76,19 @@ type page struct {
 }
 
 // Scan implements redisconn.Conn.
-func (c *conn) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
-	nodes, err := c.list(ctx)
+func (c *conn) Scan(ctx context.Context, limit time.Duration, match string, fn func(keys []string) error) error {
+	nodes, err := c.list(redisconn.Within(ctx, limit))
 	if err != nil {
 		return err
 	}
 	for _, node := range nodes {
 		for cursor := uint64(0); ; {
-			p := redisconn.Promptly(ctx, func() page {
-				keys, next, err := node.Scan(ctx, cursor, match, scanCount).Result()
-				return page{keys, next, errorOf(ctx, err)}
+			timed, cancel := redisconn.Timed(redisconn.Within(ctx, limit))
+			p := redisconn.Promptly(timed, func() page {
+				keys, next, err := node.Scan(timed, cursor, match, scanCount).Result()
+				return page{keys, next, errorOf(timed, err)}
 			}, func(err error) page { return page{err: err} })
+			cancel()
 			if p.err != nil {
 				return redisconn.Unreached(p.err, node.Options().Addr)
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Conn is what an engine needs of a Redis client. It is safe for concurrent use. Errors contain the
@@ -27,8 +28,8 @@ type Conn interface {
 	Subscribe(ctx context.Context, channel string, ready func(), message func(text string)) error
 
 	// Scan calls fn with the keys that match a glob pattern, on every master, in batches. A key may
-	// occur twice.
-	Scan(ctx context.Context, match string, fn func(keys []string) error) error
+	// occur twice. Each request of the scan ends after limit; 0 means that only ctx ends it.
+	Scan(ctx context.Context, limit time.Duration, match string, fn func(keys []string) error) error
 
 	// Each sends a command without keys to all masters concurrently.
 	Each(ctx context.Context, args ...string) ([]Answer, error)

@@ -7,6 +7,14 @@ import (
 	"github.com/fencelock/fencelock/internal/deadline"
 )
 
+// Within is [WithDeadline], but returns ctx itself if d is 0.
+func Within(ctx context.Context, d time.Duration) context.Context {
+	if d == 0 {
+		return ctx
+	}
+	return WithDeadline(ctx, d)
+}
+
 // WithDeadline returns ctx with a deadline after d, for one call of a [Conn]. It creates a timer
 // only when Done is called, and the timer runs until the deadline. Code that calls Done often
 // should use [Timed] first.

@@ -117,12 +117,12 @@ func (l *Lazy) Subscribe(ctx context.Context, channel string, ready func(), mess
 }
 
 // Scan implements Conn.
-func (l *Lazy) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
-	conn, err := l.get(ctx)
+func (l *Lazy) Scan(ctx context.Context, limit time.Duration, match string, fn func(keys []string) error) error {
+	conn, err := l.get(Within(ctx, limit))
 	if err != nil {
 		return err
 	}
-	return conn.Scan(ctx, match, fn)
+	return conn.Scan(ctx, limit, match, fn)
 }
 
 // Each implements Conn.

@@ -1,6 +1,9 @@
 package redisconn
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Refusing returns a Conn whose methods return err without I/O.
 func Refusing(err error) Conn { return refusing{err} }
@@ -11,7 +14,9 @@ func (r refusing) Eval(_ context.Context, calls []Call) []Reply { return Failure
 
 func (r refusing) Subscribe(context.Context, string, func(), func(string)) error { return r.err }
 
-func (r refusing) Scan(context.Context, string, func([]string) error) error { return r.err }
+func (r refusing) Scan(context.Context, time.Duration, string, func([]string) error) error {
+	return r.err
+}
 
 func (r refusing) Each(context.Context, ...string) ([]Answer, error) { return nil, r.err }
 

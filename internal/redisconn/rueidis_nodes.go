@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -16,17 +17,18 @@ import (
 const scanCount = "1000"
 
 // Scan implements Conn.
-func (c *rueidisConn) Scan(ctx context.Context, match string, fn func(keys []string) error) error {
-	nodes, err := c.masters(ctx)
+func (c *rueidisConn) Scan(ctx context.Context, limit time.Duration, match string, fn func(keys []string) error) error {
+	nodes, err := c.masters(Within(ctx, limit))
 	if err != nil {
 		return err
 	}
 	for _, node := range nodes {
 		for cursor := uint64(0); ; {
-			result := ask(ctx, node.client, "SCAN", strconv.FormatUint(cursor, 10), "MATCH", match, "COUNT", scanCount)
+			limited := Within(ctx, limit)
+			result := ask(limited, node.client, "SCAN", strconv.FormatUint(cursor, 10), "MATCH", match, "COUNT", scanCount)
 			entry, err := result.AsScanEntry()
 			if err != nil {
-				return Unreached(errorOf(ctx, err), node.addr)
+				return Unreached(errorOf(limited, err), node.addr)
 			}
 			if len(entry.Elements) > 0 {
 				if err := fn(entry.Elements); err != nil {

@@ -142,7 +142,7 @@ func (k keys) sweep(ctx context.Context, remove bool) (n int, err error) {
 			return n, err
 		}
 		defer client.Close()
-		err = redisconn.Rueidis(client).Scan(ctx, "*"+redisfmt.Literal(k.prefix)+"*", func(found []string) error {
+		err = redisconn.Rueidis(client).Scan(ctx, 0, "*"+redisfmt.Literal(k.prefix)+"*", func(found []string) error {
 			found = slices.DeleteFunc(found, func(key string) bool { return !k.has(key) })
 			n += len(found)
 			for _, key := range found { // one at a time: those of a cluster may be in several slots

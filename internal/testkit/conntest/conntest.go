@@ -239,7 +239,7 @@ func testScanAndEach(t *testing.T, server *redistest.Redis, conn redisconn.Conn)
 		t.Errorf("Scan saw %d keys", len(seen))
 	}
 	stop := errors.New("enough")
-	if err := conn.Scan(t.Context(), "scan:*", func([]string) error { return stop }); !errors.Is(err, stop) {
+	if err := conn.Scan(t.Context(), 0, "scan:*", func([]string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("Scan stopped with %v", err)
 	}
 	answers, err := conn.Each(t.Context(), "CONFIG", "GET", "appendonly")
@@ -258,7 +258,7 @@ func testScanAndEach(t *testing.T, server *redistest.Redis, conn redisconn.Conn)
 func scan(t *testing.T, conn redisconn.Conn, match string) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
-	err := conn.Scan(t.Context(), match, func(keys []string) error {
+	err := conn.Scan(t.Context(), 0, match, func(keys []string) error {
 		for _, k := range keys {
 			seen[k] = true
 		}

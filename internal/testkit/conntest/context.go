@@ -26,7 +26,7 @@ func testContexts(t *testing.T, _ *redistest.Redis, conn redisconn.Conn) {
 	if err := conn.Subscribe(ctx, "c", func() {}, func(string) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Subscribe: %v", err)
 	}
-	if err := conn.Scan(ctx, "*", func([]string) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := conn.Scan(ctx, 0, "*", func([]string) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("Scan: %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func frozenOthers(t *testing.T, conn redisconn.Conn, limit func() (context.Conte
 	t.Helper()
 	for name, f := range map[string]func(context.Context) error{
 		"Subscribe": func(ctx context.Context) error { return conn.Subscribe(ctx, "c", func() {}, func(string) {}) },
-		"Scan":      func(ctx context.Context) error { return conn.Scan(ctx, "*", func([]string) error { return nil }) },
+		"Scan":      func(ctx context.Context) error { return conn.Scan(ctx, 0, "*", func([]string) error { return nil }) },
 		"Each": func(ctx context.Context) error {
 			answers, err := conn.Each(ctx, "PING")
 			if err == nil {
