@@ -1,8 +1,9 @@
 //go:build unix
 
 // Command fencelock-all is the command fencelock that can also use etcd (etcd://) and NATS JetStream
-// (nats://). Their clients make it larger, so it is a program and a module of its own. Its help calls
-// it fencelock: it can be installed under that name.
+// (nats://), and test an engine under faults (chaos). The clients of both and what the tests need make
+// it larger, so it is a program of its own. Its help calls it fencelock: it can be installed under that
+// name.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/fencelock/fencelock/cmd/internal/chaoscli"
 	"github.com/fencelock/fencelock/cmd/internal/cli"
 	_ "github.com/fencelock/fencelock/cmd/internal/early"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
@@ -29,7 +31,7 @@ import (
 func main() {
 	engineurl.AddStore("etcd", openEtcd)
 	engineurl.AddStore("nats", openNATS)
-	cli.Main()
+	cli.Main(chaoscli.Jobs(), chaoscli.New)
 }
 
 // openEtcd opens the records with the prefix that the path is; the default one if there is none.

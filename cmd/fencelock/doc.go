@@ -24,7 +24,6 @@
 //	fencelock resize builds 5                     change a limit
 //	fencelock init                                prepare a server once
 //	fencelock doctor                              is the server set up correctly?
-//	fencelock chaos --engine redis                test an engine under faults
 //	fencelock demo                                a frozen holder and its late write, in half a minute
 //	fencelock completion bash                     a completion script
 //	fencelock help run                            the help of a verb
@@ -58,7 +57,7 @@
 //	64   the command line is wrong
 //	65   the output that once repeats is not complete
 //	69   the server is unreachable
-//	70   doctor or chaos found something broken, or demo failed
+//	70   doctor found something broken, or demo failed
 //	71   fencelock could not start its watchdog or get another resource
 //	74   stdout could not be written
 //	75   the lock is busy, or the rate is used up

@@ -7,4 +7,4 @@ import (
 	_ "github.com/fencelock/fencelock/cmd/internal/early"
 )
 
-func main() { cli.Main() }
+func main() { cli.Main(nil) }

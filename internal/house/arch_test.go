@@ -345,9 +345,11 @@ func TestArrowsRefuse(t *testing.T) {
 	}
 }
 
-// TestCommandWithoutTesting: package testing would add its flags to the command.
+// TestCommandWithoutTesting: package testing would add its flags to the command. What tests engines is in
+// fencelock-all.
 func TestCommandWithoutTesting(t *testing.T) {
-	for _, way := range reaches(sources(t), "cmd/fencelock", false, "testing") {
+	laboratory := []string{"testing", modulePath + "/internal/testkit", modulePath + "/internal/chaos", modulePath + "/internal/faults", "github.com/anishathalye/porcupine"}
+	for _, way := range reaches(sources(t), "cmd/fencelock", false, laboratory...) {
 		t.Error(way)
 	}
 	if len(reaches(sources(t), "cmd/internal/cli", true, "testing")) == 0 {

@@ -28,18 +28,17 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/internal/demo"
-	"github.com/fencelock/fencelock/cmd/internal/engineurl"
-	"github.com/fencelock/fencelock/internal/chaos"
 	"github.com/fencelock/fencelock/internal/crew"
 )
 
-// Main runs the command line of this process and exits with its exit code.
-func Main() {
-	jobs := chaos.Job(engineurl.OpenThrough)
-	maps.Copy(jobs, demo.Job())
-	crew.Main(jobs)
+// Main runs the command line of this process and exits with its exit code. A program can have more
+// verbs than those of this package, and jobs for its processes that are this program again.
+func Main(jobs map[string]crew.Job, verbs ...Verb) {
+	all := demo.Job()
+	maps.Copy(all, jobs)
+	crew.Main(all)
 	speech := newTalk(os.Stderr)
-	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech)
+	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech, verbs...)
 	speech.flush(lastMessage)
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.interrupted {
 		dieOfInterrupt()
@@ -49,10 +48,10 @@ func Main() {
 
 // perform runs a command line and reports an error on stderr. It returns an error that exitCode
 // maps to the exit code.
-func perform(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+func perform(args []string, stdin io.Reader, stdout, stderr io.Writer, verbs ...Verb) error {
 	traced := fencelock.WithTrace(context.Background(), os.Getenv(traceVariable))
 	a := &app{ctx: traced, stdin: stdin, stdout: dataWriter{stdout}, stderr: stderr}
-	root := newRoot(a)
+	root := newRoot(a, verbs...)
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
 	root.SetErr(stderr)

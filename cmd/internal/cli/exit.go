@@ -22,7 +22,7 @@ const (
 	exitUsage         = 64
 	exitCut           = 65 // a stored output is not the whole output
 	exitUnavailable   = 69
-	exitBroken        = 70 // doctor or chaos found something broken, or demo failed
+	exitBroken        = 70 // doctor, or chaos in fencelock-all, found something broken, or demo failed
 	exitStart         = 71 // fencelock could not get what it needs to run the command
 	exitOutput        = 74 // stdout could not be written
 	exitBusy          = 75

@@ -57,7 +57,7 @@ var commonCodes = []explained{
 var verbCodes = []explained{
 	{"", "the exit code of the command, or one of these:"},
 	{"65", "the output that once repeats is not complete"},
-	{"70", "doctor or chaos found something broken, or demo failed"},
+	{"70", "doctor found something broken, or demo failed"},
 	{"71", "fencelock could not start its watchdog or get another resource"},
 	{"74", "stdout could not be written"},
 	{"75", "the lock is busy"},

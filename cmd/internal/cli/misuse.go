@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
 )
 
@@ -83,6 +84,9 @@ func noVerb(root *cobra.Command, words []string) error {
 	}
 	if root.ArgsLenAtDash() == 0 {
 		return &misuse{error: errors.New("unexpected -- before the command")}
+	}
+	if words[0] == "chaos" {
+		return &misuse{errors.New("fencelock does not have chaos, fencelock-all has"), engineurl.InstallAll}
 	}
 	what := "unexpected argument " + words[0]
 	if near := root.SuggestionsFor(words[0]); len(near) > 0 {

@@ -24,12 +24,14 @@ func init() { cobra.EnableCommandSorting = false } // help shows verbs in the or
 // New returns the tree of commands, for programs that document it.
 func New() *cobra.Command { return newRoot(new(app)) }
 
-// newRoot returns the tree of commands. It parses the flags of every command into a.
-func newRoot(a *app) *cobra.Command {
+// newRoot returns the tree of commands, verbs among them. It parses the flags of every command into a.
+func newRoot(a *app, verbs ...Verb) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
 		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Run commands under locks that many processes share, with fencing tokens.",
-		Long: `A DURATION is 30s, 1m30s, 12h, 2d, or a number of seconds.`,
+		Long: `A DURATION is 30s, 1m30s, 12h, 2d, or a number of seconds.
+
+fencelock-all has the verb chaos, too, which tests an engine under faults: ` + engineurl.InstallAll + `.`,
 		Example: `fencelock run nightly -- ./backup.sh     one backup at a time
 fencelock run -n nightly -- ./backup.sh  or exit 75 at once
 fencelock elect billing -- ./billing     one leader; the others wait
@@ -64,9 +66,12 @@ fencelock ls                             who holds what`,
 	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: seeLocks, Title: seeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
 	root.AddCommand(
 		newRun(a), newElect(a), newOnce(a), newAcquire(a), newRenew(a), newRelease(a), newLimit(a),
-		newLs(a), newStatus(a), newHolds(a), newWatch(a), newUI(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a), newChaos(a),
+		newLs(a), newStatus(a), newHolds(a), newWatch(a), newUI(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a),
 		newDemo(a), newCompletion(a), newVersion(a),
 	)
+	for _, verb := range verbs {
+		root.AddCommand(verb(a))
+	}
 	addHelp(root)
 	addCommonCodes(root)
 	return root

@@ -37,7 +37,7 @@ const scriptPatience = 3 * time.Minute
 const noExitPause = "atexit_sleep_ms=0"
 
 // programs are the programs that the test binary runs as when it is started under another name.
-var programs = map[string]func(){"fencelock": Main, "holdlock": holdLock, "answertoken": answerToken}
+var programs = map[string]func(){"fencelock": func() { Main(nil) }, "holdlock": holdLock, "answertoken": answerToken}
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", noExitPause) // for the commands that tests start
@@ -92,7 +92,7 @@ func TestScript(t *testing.T) {
 		Deadline: time.Now().Add(scriptLimit), // then a script that hangs reports its line
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("FENCELOCK_URL", "file://"+filepath.Join(env.WorkDir, "locks"))
-			docs, err := filepath.Abs(filepath.Join("..", "..", "..", "..", "docs"))
+			docs, err := filepath.Abs(filepath.Join("..", "..", "..", "docs"))
 			if err != nil {
 				return err
 			}

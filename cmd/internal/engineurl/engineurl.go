@@ -183,7 +183,7 @@ func open(ctx context.Context, raw string, m means) (engine driver.Engine, close
 		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write redis://%[1]s or postgres://%[1]s", termtext.Word(raw))
 	}
 	if _, client := storeForms[u.Scheme]; !ok && client {
-		return nil, nil, &HintError{Err: fmt.Errorf("%s: this program has no client for it, fencelock-all has", u.Scheme), Hint: installAll}
+		return nil, nil, &HintError{Err: fmt.Errorf("%s: this program has no client for it, fencelock-all has", u.Scheme), Hint: InstallAll}
 	}
 	if !ok {
 		known := slices.Sorted(maps.Keys(schemes))

@@ -84,7 +84,7 @@ func PartOf(raw, prefix string) (*Part, error) {
 		if open := stores[u.Scheme]; open != nil {
 			return storePart(u, open, prefix)
 		}
-		return nil, fmt.Errorf("%s is not supported here: %s", u.Scheme, installAll)
+		return nil, fmt.Errorf("%s is not supported here: %s", u.Scheme, InstallAll)
 	}
 	return nil, fmt.Errorf("%s has no servers that several processes share", u.Scheme)
 }

@@ -49,8 +49,8 @@ var stores = map[string]OpenStore{}
 // storePorts are the ports of addresses that have none.
 var storePorts = map[string]string{"etcd": "2379", "nats": "4222"}
 
-// installAll is the hint for a store that this program has no client for.
-const installAll = "go install github.com/fencelock/fencelock/cmd/fencelock-all@latest, and use it in place of fencelock"
+// InstallAll is the hint for a store that this program has no client for.
+const InstallAll = "go install github.com/fencelock/fencelock/cmd/fencelock-all@latest, and use it in place of fencelock"
 
 // AddStore makes Open accept the URLs of a store: etcd or nats. The clients of these stores are
 // large, so the programs that need them add them. AddStore must be called before the other functions.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package chaoscli
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/cmd/internal/cli"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/chaos"
 )
@@ -22,37 +23,37 @@ const (
 )
 
 // onOwn tests the engine of the URL, under a prefix that nothing uses.
-func (c *chaosCmd) onOwn(ctx context.Context, a *app, config chaos.Config) error {
-	if a.url == "" {
-		return &misuse{error: errors.New("chaos: write --engine NAME to start servers, or --url URL to use running ones")}
+func (c *chaosCmd) onOwn(ctx context.Context, a *cli.App, config chaos.Config) error {
+	if a.URL() == "" {
+		return cli.Misuse(errors.New("chaos: write --engine NAME to start servers, or --url URL to use running ones"), "")
 	}
 	c.Prefix = cmp.Or(c.Prefix, fmt.Sprintf("chaos-%08x:", rand.Uint32()))
-	part, err := engineurl.PartOf(a.url, c.Prefix)
+	part, err := engineurl.PartOf(a.URL(), c.Prefix)
 	if err != nil {
-		return &exitError{code: exitConfig, err: err}
+		return cli.Exit(cli.ExitConfig, err)
 	}
 	rate := cmp.Or(c.Rate, part.Rate, ownRate)
 	if far := distant(part.Hosts); far != "" && !c.Yes {
-		return &misuse{fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, rate), "--yes, if it may be used for that"}
+		return cli.Misuse(fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, rate), "--yes, if it may be used for that")
 	}
 	limited, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
 	switch n, err := part.Count(limited); {
 	case err != nil:
-		return &exitError{code: exitUnavailable, err: err}
+		return cli.Exit(cli.ExitUnavailable, err)
 	case n > 0:
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("the prefix %s is in use: %d keys, rows, objects or files\ntry: another --prefix", c.Prefix, n)}
+		return cli.Exit(cli.ExitUnavailable, fmt.Errorf("the prefix %s is in use: %d keys, rows, objects or files\ntry: another --prefix", c.Prefix, n))
 	}
-	scheme, _, _ := strings.Cut(a.url, ":")
+	scheme, _, _ := strings.Cut(a.URL(), ":")
 	config.Rate = float64(rate)
 	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local, New: part.New}
-	a.say("using only what begins with %s", c.Prefix)
+	a.Say("using only what begins with %s", c.Prefix)
 	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
 }
 
 // cleanUp deletes the part and verifies that nothing is left.
-func (c *chaosCmd) cleanUp(a *app, part *engineurl.Part) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), ownPatience)
+func (c *chaosCmd) cleanUp(a *cli.App, part *engineurl.Part) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context()), ownPatience)
 	defer cancel()
 	switch left, err := part.Clear(ctx); {
 	case err != nil:
@@ -60,7 +61,7 @@ func (c *chaosCmd) cleanUp(a *app, part *engineurl.Part) error {
 	case left > 0:
 		return fmt.Errorf("%d keys, rows, objects or files that begin with %s could not be deleted", left, c.Prefix)
 	}
-	a.say("deleted what began with %s; nothing is left", c.Prefix)
+	a.Say("deleted what began with %s; nothing is left", c.Prefix)
 	return nil
 }
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-package cli
+package chaoscli
 
 import (
 	"bytes"
@@ -20,19 +20,45 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/cmd/internal/cli"
 	"github.com/fencelock/fencelock/internal/testkit/kubetest"
 	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/internal/testkit/redistest"
 	"github.com/fencelock/fencelock/pglock"
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// chaosRun runs fencelock chaos and returns what it printed and its exit code.
+// TestMain lets the test binary be the command, for the tests and for the workers of their runs.
+func TestMain(m *testing.M) {
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each command would sleep for a second at its exit
+	testscript.Main(m, map[string]func(){"fencelock": func() { cli.Main(Jobs(), New) }})
+}
+
+// patience is how long a test waits for something that must happen.
+const patience = 3 * time.Minute
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fencelock")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// chaosRun runs chaos and returns what it printed and its exit code.
 func chaosRun(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command("fencelock", append([]string{"chaos"}, args...)...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+newHost(t).dir) // for the page
+	cmd.Env = append(os.Environ(), "TMPDIR="+tempDir(t)) // for the page
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	_ = cmd.Run() // the exit code is checked
@@ -63,7 +89,7 @@ func TestChaosLeavesNothingOnRedis(t *testing.T) {
 				t.Errorf("the server has the keys %q", keys)
 			}
 			prefix := strings.TrimPrefix("mine:da", strings.TrimPrefix(parameters, "?quarantine=on&prefix="))
-			if _, stderr, code := chaosRun(t, "--url", url, "--prefix", prefix); code != exitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
+			if _, stderr, code := chaosRun(t, "--url", url, "--prefix", prefix); code != cli.ExitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
 				t.Errorf("a prefix in use: exit code %d: %s", code, stderr)
 			}
 		})
@@ -85,7 +111,7 @@ func TestChaosLeavesNothingOnPostgres(t *testing.T) {
 	stdout, stderr, code = chaosRun(t, "--url", socket, "--for", "1s", "--seed", "1", "--workers", "2")
 	wantClean(t, stdout, stderr, code)
 	pg.Exec(t, "CREATE USER guest")
-	if _, stderr, code := chaosRun(t, "--url", strings.Replace(pg.DSN(), "postgres@", "guest@", 1)); code != exitUnavailable || !strings.Contains(stderr, "may not create it") || !strings.Contains(stderr, "nothing is left") {
+	if _, stderr, code := chaosRun(t, "--url", strings.Replace(pg.DSN(), "postgres@", "guest@", 1)); code != cli.ExitUnavailable || !strings.Contains(stderr, "may not create it") || !strings.Contains(stderr, "nothing is left") {
 		t.Errorf("a role without rights: exit code %d: %s", code, stderr)
 	}
 	pg.Exec(t, pglock.Schema(), "INSERT INTO fencelock.resized VALUES (1, 'theirs', 3)")
@@ -114,17 +140,17 @@ func TestChaosLeavesNothingOnMariaDB(t *testing.T) {
 	if tables != "fencelock_record" {
 		t.Errorf("the database has the tables %s", tables)
 	}
-	if _, stderr, code := chaosRun(t, "--url", url+"?table=fencelock", "--prefix", "record"); code != exitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
+	if _, stderr, code := chaosRun(t, "--url", url+"?table=fencelock", "--prefix", "record"); code != cli.ExitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
 		t.Errorf("a table in use: exit code %d: %s", code, stderr)
 	}
-	if _, stderr, code := chaosRun(t, "--url", url, "--prefix", strings.Repeat("p", 39)); code != exitConfig || !strings.Contains(stderr, "a shorter --prefix") {
+	if _, stderr, code := chaosRun(t, "--url", url, "--prefix", strings.Repeat("p", 39)); code != cli.ExitConfig || !strings.Contains(stderr, "a shorter --prefix") {
 		t.Errorf("a long prefix: exit code %d: %s", code, stderr)
 	}
 	for _, grant := range []string{"CREATE DATABASE other", "CREATE USER guest", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON other.* TO guest"} {
 		_, err := db.Exec(grant)
 		must(t, err)
 	}
-	if _, stderr, code := chaosRun(t, "--url", "mariadb://guest@"+m.Addr()+"/other"); code != exitUnavailable || !strings.Contains(stderr, "try: a user with CREATE and DROP") {
+	if _, stderr, code := chaosRun(t, "--url", "mariadb://guest@"+m.Addr()+"/other"); code != cli.ExitUnavailable || !strings.Contains(stderr, "try: a user with CREATE and DROP") {
 		t.Errorf("a user who may not drop tables: exit code %d: %s", code, stderr)
 	}
 }
@@ -153,7 +179,7 @@ func TestChaosLeavesNothingOnKubernetes(t *testing.T) {
 	t.Parallel()
 	server := kubetest.StartTLS(t)
 	server.Token = "secret"
-	dir := newHost(t).dir
+	dir := tempDir(t)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Server.Certificate().Raw})
 	must(t, os.WriteFile(dir+"/ca", ca, 0o600))
 	must(t, os.WriteFile(dir+"/token", []byte(server.Token), 0o600))
@@ -173,7 +199,7 @@ func TestChaosLeavesNothingOnKubernetes(t *testing.T) {
 		t.Errorf("the objects are %q, and were %q", after, before)
 	}
 	for _, prefix := range []string{"their", "Their", "elect"} {
-		if _, stderr, code := chaosRun(t, "--url", url, "--prefix", prefix); code != exitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
+		if _, stderr, code := chaosRun(t, "--url", url, "--prefix", prefix); code != cli.ExitUnavailable || !strings.Contains(stderr, "in use: 1 keys") {
 			t.Errorf("the prefix %s: exit code %d: %s", prefix, code, stderr)
 		}
 	}
@@ -183,22 +209,32 @@ func TestChaosLeavesNothingOnKubernetes(t *testing.T) {
 		}
 		return r.Method == http.MethodDelete
 	})
-	if _, stderr, code := chaosRun(t, "--url", url); code != exitUnavailable || !strings.Contains(stderr, "403") || len(server.Names()) != len(before) {
+	if _, stderr, code := chaosRun(t, "--url", url); code != cli.ExitUnavailable || !strings.Contains(stderr, "403") || len(server.Names()) != len(before) {
 		t.Errorf("without the right to delete: exit code %d, objects %q: %s", code, server.Names(), stderr)
 	}
 	server.Intercept(nil)
 	must(t, os.WriteFile(dir+"/token", []byte("old"), 0o600))
-	if _, stderr, code := chaosRun(t, "--url", url); code != exitUnavailable || !strings.Contains(stderr, "401") {
+	if _, stderr, code := chaosRun(t, "--url", url); code != cli.ExitUnavailable || !strings.Contains(stderr, "401") {
 		t.Errorf("a wrong token: exit code %d: %s", code, stderr)
+	}
+}
+
+// TestShortestTTL compares the page with the code.
+func TestShortestTTL(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/guarantees.md")
+	must(t, err)
+	if row := fmt.Sprintf("| `fencelock-all chaos` | %d ms |", ShortestTTL.Milliseconds()); !strings.Contains(string(page), row) {
+		t.Errorf("the page has no row %s", row)
 	}
 }
 
 // TestChaosFindsSabotage: a broken engine is exit code 70, and the history shows the violation.
 func TestChaosFindsSabotage(t *testing.T) {
 	t.Parallel()
-	dir := newHost(t).dir
+	dir := tempDir(t)
 	stdout, stderr, code := chaosRun(t, "--engine", "redis", "--sabotage", "owner-check", "--seed", "3", "--out", dir)
-	if code != exitBroken || !strings.Contains(stdout, "violation: ") || !strings.Contains(stdout, "--seed ") {
+	if code != cli.ExitBroken || !strings.Contains(stdout, "violation: ") || !strings.Contains(stdout, "--seed ") {
 		t.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
 	h, err := history.Read(dir + "/history.jsonl")
@@ -214,15 +250,20 @@ func TestChaosFindsSabotage(t *testing.T) {
 // TestChaosEndsInOrder: after SIGINT it prints what it has found so far, and dies of SIGINT.
 func TestChaosEndsInOrder(t *testing.T) {
 	t.Parallel()
-	dir := newHost(t).dir
-	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--json", "--for", "1h", "--out", newHost(t).dir)
+	dir := tempDir(t)
+	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--json", "--for", "1h", "--out", tempDir(t))
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
-	state := finish(t, cmd, func() {
-		eventually(t, "it has begun", func() bool { entries, _ := os.ReadDir(dir); return len(entries) > 0 })
-		time.Sleep(time.Second) // it counts nothing before its workers have started, and may be interrupted then too
-		must(t, cmd.Process.Signal(unix.SIGINT))
-	})
+	must(t, cmd.Start())
+	over := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // the test fails then
+	defer over.Stop()
+	for entries, _ := os.ReadDir(dir); len(entries) == 0; entries, _ = os.ReadDir(dir) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(time.Second) // it counts nothing before its workers have started, and may be interrupted then too
+	must(t, cmd.Process.Signal(unix.SIGINT))
+	_ = cmd.Wait() // the state is checked
+	state := cmd.ProcessState
 	if state.Sys().(syscall.WaitStatus).Signal() != unix.SIGINT || !strings.Contains(talk.String(), "nothing is left") {
 		t.Errorf("%v: %s", state, talk.String())
 	}
@@ -238,8 +279,8 @@ func TestChaosEndsInOrder(t *testing.T) {
 // TestChaosOutlivesItsReader: it cleans up although nobody reads what it prints.
 func TestChaosOutlivesItsReader(t *testing.T) {
 	t.Parallel()
-	dir := newHost(t).dir
-	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--for", "1s", "--seed", "1", "--out", newHost(t).dir)
+	dir := tempDir(t)
+	cmd := exec.Command("fencelock", "chaos", "--url", "file://"+dir, "--for", "1s", "--seed", "1", "--out", tempDir(t))
 	talk, err := cmd.StderrPipe()
 	must(t, err)
 	must(t, talk.Close())
@@ -254,9 +295,9 @@ func TestChaosOutlivesItsReader(t *testing.T) {
 // TestChaosNeedsItsDirectory: a run does not begin if its results could not be written.
 func TestChaosNeedsItsDirectory(t *testing.T) {
 	t.Parallel()
-	file := newHost(t).dir + "/file"
+	file := tempDir(t) + "/file"
 	must(t, os.WriteFile(file, nil, 0o600))
-	if stdout, stderr, code := chaosRun(t, "--engine", "files", "--for", "1h", "--out", file); code != exitOutput || stdout != "" {
+	if stdout, stderr, code := chaosRun(t, "--engine", "files", "--for", "1h", "--out", file); code != cli.ExitOutput || stdout != "" {
 		t.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
 }
@@ -284,7 +325,7 @@ func TestChaosRefuses(t *testing.T) {
 		"--url file:///tmp/x --prefix ../y --for 10ms": "shorter",
 		"--url file:///tmp/x --prefix ../y":            `"../y" is not a name for a directory`,
 	} {
-		if _, stderr, code := chaosRun(t, strings.Fields(args)...); code != exitUsage && code != exitConfig || !strings.Contains(stderr, want) {
+		if _, stderr, code := chaosRun(t, strings.Fields(args)...); code != cli.ExitUsage && code != cli.ExitConfig || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d: %s", args, code, stderr)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package chaoscli
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/cmd/internal/cli"
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
 	"github.com/fencelock/fencelock/internal/chaos"
 )
@@ -20,9 +21,9 @@ const chaosLogEvery = 10 * time.Second
 
 // showChaos shows how far a run is: on a terminal in a line that is updated, elsewhere in a line of
 // the log now and then. The caller must call stop.
-func showChaos(a *app, run *chaos.Live) (stop func()) {
+func showChaos(a *cli.App, run *chaos.Live) (stop func()) {
 	const wipe = "\r\x1b[K"
-	live, every, began := isTTY(a.stderr) && !dumb(), chaosLogEvery, time.Now()
+	live, every, began := cli.Columns(a.Stderr()) > 0, chaosLogEvery, time.Now()
 	if live {
 		every = 200 * time.Millisecond
 	}
@@ -36,16 +37,16 @@ func showChaos(a *app, run *chaos.Live) (stop func()) {
 				return
 			}
 			if text := liveText(run, time.Since(began)); live {
-				fmt.Fprint(a.stderr, wipe+cut("fencelock: "+text, columnsOf(a.stderr)))
+				fmt.Fprint(a.Stderr(), wipe+cli.Cut("fencelock: "+text, cli.Columns(a.Stderr())))
 			} else {
-				a.say("%s", text)
+				a.Say("%s", text)
 			}
 		}
 	})
 	return func() {
 		close(done)
 		if over.Wait(); live {
-			fmt.Fprint(a.stderr, wipe)
+			fmt.Fprint(a.Stderr(), wipe)
 		}
 	}
 }
