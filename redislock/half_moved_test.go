@@ -294,6 +294,12 @@ func (m *halfMoved) stands(s scene, e *redislock.Engine) {
 		}
 	}
 	if closed := strings.HasPrefix(m.name, "minimum") || strings.HasPrefix(m.name, "closed"); closed {
-		s.refused(e, try(request(m.name)))
+		s.until(m.name+" is refused", func() bool { // a busy server may answer a try too late
+			_, err := s.ask(e, try(request(m.name))).ended()
+			if err == nil {
+				s.Fatalf("%s: granted", m.name)
+			}
+			return errors.Is(err, driver.ErrHeld)
+		})
 	}
 }
