@@ -40,13 +40,14 @@ quick: check lint ## while working: checks, lint, the core, the conformance suit
 test: check redis postgres mariadb prometheus shells haproxy ## all tests, with the race detector; CI runs this
 	@$(MAKE) --no-print-directory -j 2 test-root test-others
 
-# The two parts of test, which run at the same time.
+# The two parts of test, which run at the same time. The second one has less to do, so fewer of its
+# tests run at once.
 # The tests of fencelockvet read the root module, which the test cache does not notice.
 .PHONY: test-root test-others
 test-root:
 	$(TEST) -timeout 25m -p $(CORES) -parallel $(PARALLEL) $(LONG) $$($(GO) list ./... | grep -v -e '/$(HOUSE)$$')
 test-others:
-	cd cmd && $(TEST) -timeout 25m -p 1 -parallel $(PARALLEL) $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
+	cd cmd && $(TEST) -timeout 25m -p 1 -parallel $(CORES) $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
 	cd cmd && $(TEST) -timeout 25m -parallel $(CORES) ./$(NEMESIS)
 	$(GO) test $(LINK) -vet=off ./$(HOUSE) ./internal/testkit/sim
 	$(GO) test -C fencelockvet -count=1 ./...
