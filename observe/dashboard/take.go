@@ -53,7 +53,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, err := h.hub.locks.BreakOwner(r.Context(), o.Name, o.Owner, o.Reason)
-	h.cfg.Logger.WarnContext(r.Context(), "a lock was taken away on the observe/dashboard",
+	h.cfg.Logger.WarnContext(r.Context(), "a lock was taken away on the dashboard",
 		"name", o.Name, "owner", o.Owner, "reason", o.Reason, "remote", r.RemoteAddr, "token", token, "error", err)
 	switch {
 	case errors.Is(err, fencelock.ErrNotHeld):

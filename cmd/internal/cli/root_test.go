@@ -82,6 +82,8 @@ func TestRefusedCommandLines(t *testing.T) {
 		"-- ls":                         "unexpected -- before the command",
 		"--json":                        "a command is missing, such as run or ls",
 		"statu":                         `unexpected argument statu, did you mean "status"?`,
+		"dashboard":                     `unexpected argument dashboard, did you mean "ui"?`,
+		"chaos --engine redis":          "fencelock does not have chaos, fencelock-all has",
 		"help statu":                    `unexpected argument statu, did you mean "status"?`,
 		"help run x":                    "unexpected argument x",
 		"status x y":                    "unexpected argument y",

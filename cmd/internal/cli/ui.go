@@ -36,7 +36,7 @@ type uiCmd struct {
 func newUI(a *app) *cobra.Command {
 	c := new(uiCmd)
 	cmd := &cobra.Command{
-		Use: "ui [flags] [PREFIX]", GroupID: seeLocks, Short: "Serve a page that shows the locks live.", SuggestFor: []string{"observe/dashboard", "web", "serve"},
+		Use: "ui [flags] [PREFIX]", GroupID: seeLocks, Short: "Serve a page that shows the locks live.", SuggestFor: []string{"dashboard", "web", "serve"},
 		Long: `Serves a page with the holders and waiters of every name until INT or TERM, and prints its URL. The page reads the server only while a window shows it. /metrics beside it has counts for Prometheus, also of holders that use another library.
 
 The page is read-only and has no login: on an address that others can reach, they see names, hosts and notes. With --allow-break, the page has a button that takes a lock away from one holder, and the URL has a token that the button needs. On an address that others can reach, --allow-break needs --token-file.`,
