@@ -38,20 +38,21 @@ const (
 
 // A part uses one feature of the engine. It does nothing if the engine does not have it.
 type part struct {
-	name     string          // one word, and what needs it
+	name     string
+	needs    string          // the verbs and recipes that use it, in parentheses; "" if locks do
 	severity driver.Severity // if the part fails
 	try      func(Trial, context.Context, driver.Request) error
 }
 
 // Parts that are for people are only a warning.
 var parts = []part{
-	{"waiting", driver.Broken, Trial.wait},
-	{"sharing", driver.Broken, Trial.share},
-	{"minimum-hold", driver.Broken, Trial.minHold},
-	{"break", driver.Warning, Trial.end},
-	{"list", driver.Warning, Trial.list},
-	{"records (run --tick, once, jobs, ticks and jobs of programs)", driver.Broken, Trial.record},
-	{"rates (limit, rates of programs)", driver.Broken, Trial.rate},
+	{"waiting", "", driver.Broken, Trial.wait},
+	{"sharing", "", driver.Broken, Trial.share},
+	{"minimum-hold", "", driver.Broken, Trial.minHold},
+	{"break", "", driver.Warning, Trial.end},
+	{"list", "", driver.Warning, Trial.list},
+	{"records", " (run --tick, once, jobs, ticks and jobs of programs)", driver.Broken, Trial.record},
+	{"rates", " (limit, rates of programs)", driver.Broken, Trial.rate},
 }
 
 // Names returns the names that the trial uses, for locks, records and rates.
@@ -76,8 +77,7 @@ func LeaseTTL(ttl time.Duration, traits driver.Traits) time.Duration {
 func (t Trial) request(part string) driver.Request {
 	name := t.Name
 	if part != "" {
-		word, _, _ := strings.Cut(part, " ")
-		name += "-" + word
+		name += "-" + part
 	}
 	return driver.Request{Name: name, TTL: LeaseTTL(t.TTL, t.Engine.Traits()), Identity: driver.Identity{Note: "doctor"}}
 }
@@ -185,7 +185,7 @@ func (t Trial) rights(ctx context.Context) driver.Finding {
 		if refused[said] == nil {
 			words = append(words, said)
 		}
-		refused[said] = append(refused[said], p.name)
+		refused[said] = append(refused[said], p.name+p.needs)
 		why = errors.Join(why, err)
 		worst = max(worst, p.severity)
 	}

@@ -21,8 +21,8 @@ func TestDocNamesEveryVerbAndCode(t *testing.T) {
 		}
 	}
 	for _, c := range slices.Concat(commonCodes, verbCodes, startCodes) {
-		if c.word != "" && !strings.Contains(string(doc), "\n//\t"+c.word+" ") {
-			t.Errorf("the package comment does not contain exit code %s", c.word)
+		if c.Word != "" && !strings.Contains(string(doc), "\n//\t"+c.Word+" ") {
+			t.Errorf("the package comment does not contain exit code %s", c.Word)
 		}
 	}
 }

@@ -26,13 +26,13 @@ const (
 )
 
 // explained is a word and its meaning.
-type explained struct{ word, meaning string }
+type explained struct{ Word, Meaning string }
 
 // table joins rows into one string: a line per row, with a tab after the word.
 func table(rows []explained) string {
 	var lines []string
 	for _, r := range rows {
-		lines = append(lines, r.word+"\t"+r.meaning)
+		lines = append(lines, r.Word+"\t"+r.Meaning)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -80,7 +80,7 @@ func addCommonCodes(root *cobra.Command) {
 			all = append(all, startCodes...)
 		}
 		slices.SortStableFunc(all, func(a, b explained) int {
-			return cmp.Or(cmp.Compare(len(a.word), len(b.word)), cmp.Compare(a.word, b.word))
+			return cmp.Or(cmp.Compare(len(a.Word), len(b.Word)), cmp.Compare(a.Word, b.Word))
 		})
 		if cmd.Annotations == nil {
 			cmd.Annotations = map[string]string{}
@@ -155,14 +155,14 @@ func (p *page) table(title, table string) {
 	}
 	p.head(title)
 	for _, r := range rows {
-		width = max(width, len(r.word))
+		width = max(width, len(r.Word))
 	}
 	for _, r := range rows {
-		if r.word == "" {
-			p.WriteString("  " + wrap(r.meaning, 2) + "\n")
+		if r.Word == "" {
+			p.WriteString("  " + wrap(r.Meaning, 2) + "\n")
 			continue
 		}
-		p.row(width, r.word, r.meaning)
+		p.row(width, r.Word, r.Meaning)
 	}
 }
 

@@ -49,16 +49,10 @@ const (
 )
 
 // Row is a row of a table in help: a word and its meaning.
-type Row struct{ Word, Meaning string }
+type Row = explained
 
 // Table returns the annotation for rows.
-func Table(rows ...Row) string {
-	var all []explained
-	for _, r := range rows {
-		all = append(all, explained{r.Word, r.Meaning})
-	}
-	return table(all)
-}
+func Table(rows ...Row) string { return table(rows) }
 
 // Exit returns an error with an exit code. err may be nil: nothing is printed then.
 func Exit(code int, err error) error { return &exitError{code: code, err: err} }
