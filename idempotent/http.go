@@ -57,9 +57,9 @@ type HTTP struct {
 	// Payload returns what is compared if a key is used again, such as JSON without its spaces,
 	// instead of the Content-Type and the body. A result of nil means the default: the parts of a
 	// multipart body, whose boundary may differ (and, of multipart/form-data, the order of parts with
-	// different names), and the Content-Type and the bytes of any other
-	// body. The method, the host and the URL are always compared. It must be safe for concurrent
-	// use, and must not change the body.
+	// different names), and the Content-Type and the bytes of any other body. The method, the host
+	// and the URL are always compared. It must be safe for concurrent use, and must not change the
+	// body.
 	Payload func(r *http.Request, body []byte) []byte
 
 	// Unstored are the response fields that are sent to the first client only, since they are about

@@ -144,7 +144,7 @@ func TestInspectMissingCommand(t *testing.T) {
 			}
 		}
 		if fix == "" {
-			t.Errorf("without %s nothing is told to do", command)
+			t.Errorf("without %s doctor does not say what to do", command)
 		}
 		s.expiring()
 	}

@@ -116,7 +116,7 @@ func TestGrantIsTheDocumentedRule(t *testing.T) {
 }
 
 // TestRemovedCommand: without a command that a provider has removed from a majority of the nodes,
-// the inspection and the error of an acquire name it, and no right is told to grant.
+// the inspection and the error of an acquire name it, and no fix says to grant a right.
 func TestRemovedCommand(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"EVALSHA", "SET", "ZADD", "HSET", "PUBLISH"} {

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -98,7 +99,8 @@ func TestEnvironments(t *testing.T) {
 		}
 	})
 	fmt.Printf("| client   | %-46s | %-38s | %-14s | %9s |\n|---|---|---|---|---|\n", "environment", "expected", "came", "time")
-	for _, l := range sorted(tb.lines) {
+	slices.Sort(tb.lines)
+	for _, l := range tb.lines {
 		fmt.Println(l)
 	}
 }
@@ -260,8 +262,9 @@ func (s *site) proxy(addr string) (p *faults.Proxy) {
 	return p
 }
 
-// forget makes all connections of a proxy silent, as a NAT does. New ones work.
-func forget(p *faults.Proxy) {
+// silence drops what all connections of a proxy send from now on, as a NAT does with idle ones. New
+// connections work.
+func silence(p *faults.Proxy) {
 	for _, l := range p.Links() {
 		l.Stall(faults.Both)
 	}

@@ -134,7 +134,7 @@ func slowClient(s *site) {
 	s.pg.Query(s.T, "SELECT fencelock.register(5000, (extract(epoch FROM now() - interval '1 hour') * 1000000)::bigint)")
 }
 
-// withoutStandby makes the server wait for a standby that is away.
+// withoutStandby makes commits wait for a standby that is unreachable.
 func withoutStandby(s *site) {
 	s.pg.Exec(s.T, "ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()")
 }
@@ -189,7 +189,7 @@ var pgEnvironments = []row{
 	{name: "server was restarted", start: database(nil), fault: func(s *site) { s.pg.Restart(s.T) }, want: driver.ErrUnavailable, words: "restart", most: pgPatience},
 	{name: "the network is silent", start: through, fault: func(s *site) { s.pgway.Stall(faults.Both) }, want: driver.ErrUnavailable, most: 2 * pgPatience},
 	{name: "a round trip of 300 ms, contended", start: through, fault: func(s *site) { s.pgway.Delay(faults.Both, 150*time.Millisecond) }, act: queue, most: 4 * time.Second},
-	{name: "a NAT forgets all connections", start: through, fault: func(s *site) { forget(s.pgway) }, most: 2 * pgPatience},
+	{name: "a NAT drops all connections", start: through, fault: func(s *site) { silence(s.pgway) }, most: 2 * pgPatience},
 	{name: "a client's clock is an hour behind", start: database(nil), fault: slowClient, act: queue},
 	{name: "MaxTTL beyond the server's", start: func(s *site) { database(nil)(s); s.pgcfg.MaxTTL = 2147483648 * time.Millisecond }, want: driver.ErrConfig, words: "MaxTTL"},
 }

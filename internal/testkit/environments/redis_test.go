@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,8 +35,6 @@ type redisSite struct {
 	fifo     bool
 	cfg      redislock.Config
 }
-
-func sorted(lines []string) []string { slices.Sort(lines); return lines }
 
 // openRedis opens the engine on the client of the row.
 func (s *site) openRedis() {
@@ -244,8 +241,8 @@ var redisEnvironments = []row{
 	{name: "a script runs", start: server([]string{"--busy-reply-threshold", "50"}), fault: busy, want: driver.ErrUnavailable, words: "BUSY", most: redisPatience},
 	{name: "SCRIPT FLUSH", start: server(nil), fault: does("SCRIPT FLUSH"), act: queue},
 	{name: "FLUSHALL while held", start: server(nil), act: survives(does("FLUSHALL")), want: driver.ErrNotHeld},
-	{name: "a NAT forgets all connections", start: linked, act: survives(func(s *site) { forget(s.link) }), most: 8 * time.Second},
-	{name: "a NAT forgets, PoolFIFO", start: func(s *site) { linked(s); s.fifo = true }, act: survives(func(s *site) { forget(s.link) }), most: 8 * time.Second},
+	{name: "a NAT drops all connections", start: linked, act: survives(func(s *site) { silence(s.link) }), most: 8 * time.Second},
+	{name: "a NAT drops all connections, PoolFIFO", start: func(s *site) { linked(s); s.fifo = true }, act: survives(func(s *site) { silence(s.link) }), most: 8 * time.Second},
 	{name: "the network is silent", start: linked, fault: func(s *site) { s.link.Stall(faults.Both) }, want: driver.ErrUnavailable, words: "no answer", most: redisPatience},
 	{name: "a round trip of 300 ms, contended", start: linked, fault: func(s *site) { s.link.Delay(faults.Both, 150*time.Millisecond) }, act: queue, most: 4 * time.Second},
 	{name: "connections are reset while held", start: linked, act: survives(func(s *site) { s.link.Reset() })},

@@ -115,11 +115,12 @@ func Outage(t testing.TB, calls []Call) {
 	for i := range n {
 		c := calls[i%len(calls)]
 		all.Go(func() { // ends with its limit
-			ctx, cancel := context.WithCancel(context.Background())
+			ctx := context.Background()
 			if c.Bound {
-				ctx, cancel = context.WithTimeout(context.Background(), c.Limit)
+				limited, cancel := context.WithTimeout(ctx, c.Limit)
+				defer cancel()
+				ctx = limited
 			}
-			defer cancel()
 			begun := time.Now()
 			err := c.Make(ctx, i)
 			took := time.Since(begun)
