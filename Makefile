@@ -37,7 +37,7 @@ quick: check lint ## while working: checks, lint, the core, the conformance suit
 	$(GO) test $(LINK) -vet=off ./$(HOUSE)
 
 .PHONY: test
-test: check redis postgres mariadb prometheus shells haproxy ## all tests, with the race detector; CI runs this
+test: check redis postgres mariadb prometheus shells languages haproxy ## all tests, with the race detector; CI runs this
 	@$(MAKE) --no-print-directory -j 2 test-root test-others
 
 # The two parts of test, which run at the same time. The second one has less to do, so fewer of its
@@ -49,14 +49,15 @@ test-root:
 test-others:
 	cd cmd && $(TEST) -timeout 25m -p 1 -parallel $(CORES) $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
 	cd cmd && $(TEST) -timeout 25m -parallel $(CORES) ./$(NEMESIS)
-	$(GO) test $(LINK) -vet=off ./$(HOUSE) ./internal/testkit/sim
+	$(GO) test $(LINK) -vet=off ./$(HOUSE) ./internal/testkit/sim ./internal/testkit/twin
+	$(GO) test $(LINK) -vet=off -run Explore ./recordlock
 	$(GO) test -C fencelockvet -count=1 ./...
 	cd fence/fencegrpc && $(TEST) ./...
 	cd observe/otelfencelock && $(TEST) ./...
 	cd observe/promfencelock && $(TEST) ./...
 	cd stores/natsrecords && $(TEST) ./...
 	cd cron/schedulers && $(TEST) ./...
-	cd bench/clients && $(TEST) ./...
+	$(GO) test -C lab $(LINK) -vet=off -parallel $(CORES) ./picture/... ./evidence/... ./bench/clients ./foreign
 	cd examples/service && $(TEST) ./...
 	$(GO) test -C tools/dist ./internal/...
 
@@ -67,19 +68,16 @@ windows: browser prometheus redis ## what people see: opens pages in Chromium, s
 # The browser computes while the board waits for its alerts.
 .PHONY: windows-browser windows-board
 windows-browser:
-	$(GO) vet -C tools/browser ./...
-	$(GO) test -C tools/browser $(LINK) -count=1 -timeout 10m ./...
+	$(GO) test -C lab $(LINK) -vet=off -count=1 -timeout 10m ./browser
 windows-board:
-	$(GO) vet -C tools/board ./...
-	$(GO) test -C tools/board $(LINK) -count=1 -timeout 5m ./...
+	$(GO) test -C lab $(LINK) -vet=off -count=1 -timeout 5m ./board
 
 .PHONY: check
 check: cc size apidiff ## gofmt, go vet, type checks for macOS, the size of the command, the API
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (try: gofmt -w .):"; echo "$$bad"; exit 1; }
 	$(GO) vet -race ./...
 	$(GO) vet -C cmd -race ./...
-	$(GO) vet -C bench -race ./...
-	$(GO) vet -C bench/clients -race ./...
+	$(GO) vet -C lab ./bench ./bench/clients ./bench/suites ./picture/... ./evidence/... ./foreign ./browser ./board
 	$(GO) vet -C fence/fencegrpc -race ./...
 	$(GO) vet -C observe/otelfencelock -race ./...
 	$(GO) vet -C observe/promfencelock -race ./...
@@ -136,38 +134,47 @@ mutants: cc ## show each deliberately broken engine and the case of the suite th
 # The steps take minutes the first time, and tens of minutes on a slow machine.
 .PHONY: kube
 kube: ## kubelock on a real kube-apiserver, which this builds, and beside the leader election of client-go
-	cd tools/kube && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	cd lab/kube && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) build -ldflags='-s -w' -o "$$dir/etcd" go.etcd.io/etcd/server/v3 && \
 	$(GO) build -ldflags='-s -w' -o "$$dir/kube-apiserver" k8s.io/kubernetes/cmd/kube-apiserver && \
 	$(GO) vet . && KUBE_BIN="$$dir" $(GO) test $(LINK) -count=1 -timeout 60m -v .
 
 .PHONY: slow
 slow: cc redis postgres haproxy minio ## repeat engine and fault tests many times, to find rare failures
-	$(GO) vet -C examples/stores ./...
 	$(GO) test -race -count=20 -timeout 60m ./filelock/... ./internal/faults/...
 	$(GO) test -race -count=5 -timeout 120m ./redislock/... ./pglock/... ./internal/testkit/...
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Timer|ThousandsOfLocks" . ./internal/schedule ./pglock
+	FENCELOCK_SLOW=1 $(GO) test -race -count=1 -timeout 60m -run Twin ./redislock
 	FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m ./driver/drivertest ./internal/testkit/engines ./redlock/... ./cron/... ./election/... ./semaphore/... ./idempotent/... ./optimistic/... ./ratelimit/... ./examples/...
 	cd cmd && FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -v ./internal/testkit/wakemodel
-	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./stores/sqlrecords ./redislock ./recordlock ./kubelock ./stores/s3records
+	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./stores/sqlrecords ./stores/pgrecords ./redislock ./recordlock ./kubelock ./stores/s3records
 	FENCELOCK_SLOW=1 $(GO) test -C cmd -timeout 240m -v ./$(NEMESIS)
-	FENCELOCK_SLOW=1 $(GO) test -C bench/clients -count=1 -timeout 60m -v ./...
+	FENCELOCK_SLOW=1 $(GO) test -C lab -count=1 -timeout 60m -v ./bench/clients
 	FENCELOCK_SLOW=1 $(MAKE) stores kube
 
 # etcd and NATS take some minutes to compile. The tests start them as children of the test binary.
 .PHONY: stores
 stores: ## the tests of records in etcd and NATS, with clusters of both
-	$(GO) vet -C tools/stores ./...
-	$(GO) test -C tools/stores $(LINK) -vet=off -count=1 -parallel $(PARALLEL) -timeout 60m ./...
+	$(GO) vet -C lab ./stores
+	$(GO) test -C lab $(LINK) -vet=off -count=1 -parallel $(PARALLEL) -timeout 60m ./stores
 
 # The first step compiles MinIO, which takes minutes once. FENCELOCK_MINIO=/path/minio uses another one.
 .PHONY: minio
 minio: cc ## locks on a real MinIO, which is compiled first, and measurements
-	test -n "$$FENCELOCK_MINIO" || $(GO) build -C tools/minio github.com/minio/minio/cmd
-	$(GO) vet -C tools/minio .
-	$(GO) test -C tools/minio $(LINK) -count=1 -timeout 30m -v .
+	test -n "$$FENCELOCK_MINIO" || $(GO) build -C lab/minio github.com/minio/minio/cmd
+	$(GO) vet -C lab/minio .
+	$(GO) test -C lab/minio $(LINK) -count=1 -timeout 30m -v .
+
+# The emulators come from npm and from a Go module, once. FENCELOCK_CLOUDS=/path uses others.
+.PHONY: clouds
+clouds: export FENCELOCK_CLOUDS ?= $(CURDIR)/bin/clouds/node_modules/.bin
+clouds: cc ## the suite and a nemesis on emulators of Azure, Google's and Amazon's stores (Azurite, fake-gcs-server, dynalite)
+	test -x "$$FENCELOCK_CLOUDS/dynalite" || npm install --no-audit --no-fund --prefix bin/clouds azurite@3.37.0 dynalite@4.0.0
+	test -x "$$FENCELOCK_CLOUDS/fake-gcs-server" || GOBIN="$$FENCELOCK_CLOUDS" $(GO) install github.com/fsouza/fake-gcs-server@v1.56.1
+	$(GO) vet -C lab ./clouds
+	$(GO) test -C lab $(LINK) -vet=off -count=1 -timeout 30m -v ./clouds
 
 .PHONY: matrix
 matrix: cc redis ## the Redis tests on each installed server, and on REDIS="/path/redis-server ..."
@@ -179,14 +186,22 @@ environments: cc redis postgres haproxy ## proxies, poolers, removed commands, s
 	$(GO) test $(LINK) -count=1 -timeout 20m -parallel $(PARALLEL) -run '^TestEnvironments$$' ./internal/testkit/environments -environments
 
 .PHONY: guarantees
-guarantees: cc redis postgres ## the tests with a verdict; writes the tables of docs/guarantees.md. Needs root
+guarantees: cc redis postgres ## the tests with a verdict; writes the tables of docs/guarantees.md and failures. Needs root
 	$(GO) test -count=1 -timeout 60m -run '^TestGuarantees$$' ./internal/house -guarantees
+
+.PHONY: docs
+docs: ## writes what the pages have from internal/catalog: tables and paragraphs about engines
+	$(GO) test -count=1 -run '^TestPagesAreWritten$$' ./internal/house -write
 
 .PHONY: sim sim-long
 sim: ## two minutes of simulated faults on the deciding code of Redlock, with a table
-	$(GO) run ./internal/testkit/sim/cmd/sim -events 1000000000
+	$(GO) run -C lab ./sim -events 1000000000
 sim-long: ## the same, five times as long
-	$(GO) run ./internal/testkit/sim/cmd/sim -events 5000000000
+	$(GO) run -C lab ./sim -events 5000000000
+
+.PHONY: explore
+explore: ## every state of the deciding code up to large bounds, and seeded faults of it: half an hour
+	FENCELOCK_SLOW=1 $(GO) test $(LINK) -vet=off -count=1 -p 1 -timeout 120m -v -run Explore ./internal/testkit/twin ./recordlock
 
 .PHONY: chaos soak
 chaos: cc redis postgres mariadb ## ten minutes of faults on real servers of all engines, with tables and pages
@@ -195,25 +210,26 @@ soak: cc redis postgres mariadb ## the same until a million acquisitions are che
 	@.ci/chaos 1000000
 
 .PHONY: bench bench-quick
-bench: redis postgres ## this library beside its peers; writes docs/benchmarks.md
-	$(GO) run -C bench .
-	$(GO) run ./internal/testkit/picture/cmd/picture docs
+bench: redis postgres ## this library beside its peers; writes lab/bench/results.md
+	$(GO) run -C lab ./bench
+	$(GO) run -C lab ./picture/cmd/picture "$(CURDIR)/docs"
 bench-quick: redis postgres ## five rows in two minutes, beside the last commit
-	$(GO) run -C bench . quick
+	$(GO) run -C lab ./bench quick
 
-EVIDENCE = $(GO) run ./internal/testkit/evidence/cmd/evidence
+EVIDENCE = $(GO) run -C lab ./evidence/cmd/evidence
 .PHONY: peers suites evidence page
 peers: redis postgres ## published faults of other libraries, reproduced; when libraries report a loss
-	$(GO) vet -C bench/peers .
-	$(GO) test -C bench/peers .
-	$(GO) run -C bench/peers . -json "$(CURDIR)/docs/evidence/faults.json"
-	$(GO) run -C bench/peers . -compare -json "$(CURDIR)/docs/evidence/comparison.json"
+	$(GO) vet -C lab ./bench/peers
+	$(GO) test -C lab ./bench/peers
+	$(GO) run -C lab ./bench/peers -json "$(CURDIR)/docs/evidence/faults.json"
+	$(GO) run -C lab ./bench/peers -compare -json "$(CURDIR)/docs/evidence/comparison.json"
 suites: redis ## test suites of other projects, run on fencelock
-	$(GO) vet -C bench/suites .
-	$(GO) run -C bench/suites . -json "$(CURDIR)/docs/evidence/suites.json"
+	$(GO) vet -C lab ./bench/suites
+	$(GO) run -C lab ./bench/suites -json "$(CURDIR)/docs/evidence/suites.json"
 evidence: cc redis postgres mariadb peers suites ## measures everything on docs/evidence.md, in an hour; writes the page
 	$(EVIDENCE) suite
 	$(EVIDENCE) sim -events 1000000000
+	$(EVIDENCE) explore -large
 	$(EVIDENCE) nemesis -for 5m
 	$(EVIDENCE) page
 page: ## writes docs/evidence.md from the files in docs/evidence
@@ -223,12 +239,17 @@ page: ## writes docs/evidence.md from the files in docs/evidence
 # processes, and that of demo is its output: docs/pictures/README.md.
 .PHONY: pictures
 pictures: ## draw docs/pictures/*.svg again, from the data next to them
-	$(GO) run ./internal/testkit/picture/cmd/picture docs
+	$(GO) run -C lab ./picture/cmd/picture "$(CURDIR)/docs"
 
 # Without these shells, tests of completion are skipped and say so.
 .PHONY: shells
 shells:
 	@timeout 180 .ci/need shells || echo "fencelock: some tests of completion are skipped"
+
+# Without these, tests of clients in other languages are skipped and say so.
+.PHONY: languages
+languages:
+	@timeout 300 .ci/need languages || echo "fencelock: some tests of clients are skipped"
 
 .PHONY: cc redis postgres mariadb prometheus browser haproxy
 cc redis postgres mariadb prometheus browser haproxy:

@@ -318,14 +318,14 @@ func TestRecipes(t *testing.T) {
 	_, _, _ = inTable, objectStore, inBoth
 }
 
-// TestRecipesCompile checks that every Go block of docs/recipes.md and docs/migrating.md is part of
+// TestRecipesCompile checks that every Go block of three pages is part of
 // code that is compiled.
 func TestRecipesCompile(t *testing.T) {
 	var compiled strings.Builder
 	for _, name := range []string{"example_recipes_test.go", "memlock/race_test.go"} {
 		compiled.WriteString(flush(t, name))
 	}
-	blocks := strings.Split(flush(t, "docs/recipes.md")+flush(t, "docs/migrating.md"), "```go\n")[1:]
+	blocks := strings.Split(flush(t, "docs/recipes.md")+flush(t, "docs/idempotency.md")+flush(t, "docs/migrating.md"), "```go\n")[1:]
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```\n")
 		if !strings.Contains(compiled.String(), "\n"+block) {

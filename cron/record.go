@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -183,7 +184,7 @@ func (r *record) take(one taken, next, now time.Time) {
 		return true
 	})
 	r.Ticks = append(r.Ticks, one)
-	slices.SortFunc(r.Ticks, func(a, b taken) int { return a.tick.Compare(b.tick) })
+	sort.SliceStable(r.Ticks, func(i, j int) bool { return r.Ticks[i].tick.Before(r.Ticks[j].tick) })
 	for len(r.Ticks) > remembered {
 		oldest := r.Ticks[0].tick
 		if oldest.After(now) {

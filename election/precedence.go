@@ -1,9 +1,8 @@
 package election
 
 import (
-	"cmp"
 	"maps"
-	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -166,7 +165,7 @@ func (p *precedence) notice(waiters []fencelock.Waiter, to string, now time.Time
 			p.claims = append(p.claims, c)
 		}
 	}
-	slices.SortStableFunc(p.claims, func(a, b claim) int { return cmp.Compare(a.rank, b.rank) })
+	sort.SliceStable(p.claims, func(i, j int) bool { return p.claims[i].rank < p.claims[j].rank })
 }
 
 // preferable reports whether r has not failed recently. The caller holds mu.

@@ -35,7 +35,8 @@ func Run(ctx context.Context, locks *fencelock.Locker, name string, fn func(ctx 
 // While the engine is unreachable, Run retries until ctx ends or Config.GiveUp returns true. It
 // returns fencelock.ErrInvalid, fencelock.ErrUnsupported and fencelock.ErrConfig at once. It returns
 // [ErrStuck] if fn still runs Config.ShutdownTimeout after its context has ended. If ctx ends during
-// a campaign, the error satisfies errors.Is(err, ctx.Err()).
+// a campaign, the error satisfies errors.Is(err, ctx.Err()), and errors.Is(err, fencelock.ErrHeld)
+// if another candidate led.
 func (c *Candidate) Run(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := c.begin(); err != nil {
 		return err

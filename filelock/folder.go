@@ -105,7 +105,7 @@ func openAt(at int, name string, flag int, mode uint32) (int, error) {
 func (d *folder) openLeased(at int, name string, flag int, mode uint32) (fd int, err error) {
 	start, limit := time.Now(), d.patience.limit(leaseLimit)
 	for ; ; time.Sleep(leaseLimit / 100) {
-		if fd, err = openAt(at, name, flag, mode); err != unix.EAGAIN {
+		if fd, err = openAt(at, name, flag, mode); !errors.Is(err, unix.EAGAIN) {
 			return fd, err
 		}
 		if time.Since(start) >= limit {
@@ -142,7 +142,7 @@ func (d *folder) openKind(base string, flag int, kind uint32) (fd int, st unix.S
 			}
 		}
 		unix.Close(fd)
-		if err != nil && (err != unix.ENOENT || flag&unix.O_CREAT == 0) {
+		if err != nil && (!errors.Is(err, unix.ENOENT) || flag&unix.O_CREAT == 0) {
 			return -1, st, d.explain("open", base, err)
 		}
 	}
@@ -186,19 +186,20 @@ func kindOf(st *unix.Stat_t) string {
 // explain returns the error of an operation. If the cause is something that does not belong there,
 // the error says so.
 func (d *folder) explain(op, base string, err error) error {
-	switch err {
+	errno, plain := err.(unix.Errno) //nolint:errorlint // what is wrapped has been explained
+	if !plain {
+		return err
+	}
+	switch errno {
 	case unix.EAGAIN: // never returned as it is, because errBusy has the same value
 		return fmt.Errorf("%w: %q has a lease (fcntl) of another program; end that program", driver.ErrUnavailable, d.pathOf(base))
 	case unix.ELOOP, unix.ENOTDIR, unix.EISDIR, unix.ENXIO, unix.ENODEV, unix.EOPNOTSUPP, unix.EPERM:
 		var st unix.Stat_t
-		if unix.Fstatat(int(d.f.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && (err != unix.EPERM || uint32(st.Mode)&unix.S_IFMT == unix.S_IFDIR) {
+		if unix.Fstatat(int(d.f.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && (errno != unix.EPERM || uint32(st.Mode)&unix.S_IFMT == unix.S_IFDIR) {
 			return d.refuse(base, kindOf(&st))
 		}
 	}
-	if _, plain := err.(unix.Errno); !plain {
-		return err
-	}
-	return &fs.PathError{Op: op, Path: d.pathOf(base), Err: err}
+	return &fs.PathError{Op: op, Path: d.pathOf(base), Err: errno}
 }
 
 // openFile opens a regular file that any user could have put there. With os.O_CREATE it creates a
@@ -252,7 +253,7 @@ func (d *folder) createFile(base string) (*os.File, error) {
 		return nil, err
 	}
 	fd, err := openAt(at, base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, uint32(d.perm.file&0o600))
-	if err == unix.EEXIST {
+	if errors.Is(err, unix.EEXIST) {
 		return nil, fmt.Errorf("%w: %q is in the way (%w); remove it", driver.ErrConfig, d.pathOf(base), err)
 	}
 	if err != nil {

@@ -48,9 +48,9 @@ func (d *folder) fifo(base string) (*os.File, error) {
 	if err := unix.Mkfifoat(at, base, uint32(d.perm.file)); err != nil {
 		return nil, err
 	}
-	fd := -1
 	err = d.usable(base, unix.S_IFIFO, 0o600)
 	if err == nil {
+		var fd int
 		var st unix.Stat_t
 		if fd, st, err = d.openKind(base, unix.O_RDWR, unix.S_IFIFO); err == nil {
 			d.allow(fd, &st)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
+	"sort"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -67,7 +67,7 @@ func (d *directory) status(ctx context.Context, p *patience, name string) (drive
 	if err != nil {
 		return s.Status, err
 	}
-	slices.SortStableFunc(s.Holders, func(a, b driver.Holder) int { return a.Since.Compare(b.Since) })
+	sort.SliceStable(s.Holders, func(i, j int) bool { return s.Holders[i].Since.Before(s.Holders[j].Since) })
 	if len(s.Holders) == 0 && g.inside {
 		s.addForeign(g)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +29,7 @@ for _ in range(10):
     job.release()
 `
 
-// TestPythonClient: the client on the page of the protocol and this library exclude each other, and
+// TestPythonClient: the client in examples/python and this library exclude each other, and
 // their tokens rise.
 func TestPythonClient(t *testing.T) {
 	t.Parallel()
@@ -38,13 +37,9 @@ func TestPythonClient(t *testing.T) {
 	if err != nil {
 		t.Skip("no Python here")
 	}
-	page, err := os.ReadFile("../docs/protocol-files.md")
+	client, err := os.ReadFile("../examples/python/file_lock.py")
 	if err != nil {
 		t.Fatal(err)
-	}
-	client := regexp.MustCompile("(?ms)^```python\n(import .*?)^```$").FindSubmatch(page)
-	if client == nil {
-		t.Fatal("the page has no client")
 	}
 	dir := tempDir(t)
 	counter, locks := filepath.Join(dir, "counter"), filepath.Join(dir, "locks")
@@ -76,7 +71,7 @@ func TestPythonClient(t *testing.T) {
 	workers := make([]worker, 4)
 	for i := range workers {
 		w := &workers[i]
-		w.cmd = exec.CommandContext(t.Context(), python, "-c", string(client[1])+pythonWork, locks, counter)
+		w.cmd = exec.CommandContext(t.Context(), python, "-c", string(client)+pythonWork, locks, counter)
 		w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
 		if err := w.cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -227,7 +227,7 @@ func (r *records) List(ctx context.Context, prefix string) ([]driver.Record, err
 		}
 		list = append(list, some...)
 	}
-	slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Key < list[j].Key })
 	return list, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -49,7 +50,7 @@ func bodyContents(r *http.Request, body []byte) []string {
 		return []string{"body", r.Header.Get("Content-Type"), string(body)}
 	}
 	if kind == "multipart/form-data" { // some clients send its parts in a new order with each attempt
-		slices.SortStableFunc(parts, func(a, b part) int { return strings.Compare(a.name, b.name) })
+		sort.SliceStable(parts, func(i, j int) bool { return parts[i].name < parts[j].name })
 	}
 	all := []string{"parts", kind}
 	for _, p := range parts {

@@ -79,17 +79,25 @@ var errOverlap = errors.New("two runs")
 
 // lease does a job under a lease. Its result is the token of the run. The logbook of the
 // job shows whether two runs overlap; a job called "hold" has none, and lasts until the
-// next line comes.
-func (w *worker) lease(job string) (string, error) {
-	return idempotent.Do(context.Background(), w.store, job, func(ctx context.Context) (string, error) {
-		token, _ := fencelock.TokenFrom(ctx)
-		if job == "hold" {
-			fmt.Println("begun")
-			w.in.Scan()
-			return strconv.FormatInt(token, 10), nil
+// next line comes. On a busy machine the lock may not answer in time: a job that has not begun is
+// tried again.
+func (w *worker) lease(job string) (result string, err error) {
+	began := false
+	for end := time.Now().Add(patience); ; {
+		result, err = idempotent.Do(context.Background(), w.store, job, func(ctx context.Context) (string, error) {
+			began = true
+			token, _ := fencelock.TokenFrom(ctx)
+			if job == "hold" {
+				fmt.Println("begun")
+				w.in.Scan()
+				return strconv.FormatInt(token, 10), nil
+			}
+			return strconv.FormatInt(token, 10), w.visit(ctx, job, token)
+		})
+		if began || !errors.Is(err, fencelock.ErrUnavailable) || time.Now().After(end) {
+			return result, err
 		}
-		return strconv.FormatInt(token, 10), w.visit(ctx, job, token)
-	})
+	}
 }
 
 // visit writes into the logbook, stays for a moment, and writes again. A run that was overtaken

@@ -27,7 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -275,7 +275,7 @@ func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record
 				list = append(list, rec)
 			}
 		}
-		slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+		sort.SliceStable(list, func(i, j int) bool { return list[i].Key < list[j].Key })
 		return nil
 	})
 	return list, err

@@ -3,7 +3,7 @@ package memlock
 import (
 	"bytes"
 	"context"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -103,7 +103,7 @@ func (r records) List(ctx context.Context, prefix string) (list []driver.Record,
 		}
 		return nil
 	})
-	slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Key < list[j].Key })
 	return list, err
 }
 

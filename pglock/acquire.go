@@ -71,23 +71,36 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	g, err := a.acquire(ctx)
+	limited, stop := ctx, func() {}
+	if !a.req.Wait {
+		limited, stop = a.own.dialer.patience.limit(ctx, a.own.dialer.cfg.Timeout)
+	}
+	defer stop()
+	g, err := a.acquire(limited)
 	if err == nil {
 		return g, nil
 	}
-	return g, a.failed(ctx, err)
+	return g, a.failed(ctx, limited, unanswered(ctx, limited, err))
 }
 
-// failed converts an error to one of package driver.
-func (a *attempt) failed(ctx context.Context, err error) error {
+// failed converts an error to one of package driver. A request that does not wait asks for the holder until
+// limited ends.
+func (a *attempt) failed(ctx, limited context.Context, err error) error {
 	if errors.Is(err, errHeld) {
-		held, err := a.whoIsIn(ctx)
+		asked := limited
+		if a.req.Wait {
+			asked = context.WithoutCancel(ctx)
+		}
+		held, err := a.whoIsIn(asked)
+		err = unanswered(ctx, limited, err)
 		nobody := held.Owner == "" && held.PID == 0 && held.Until.IsZero()
 		if len(a.spent) > 0 && (err != nil || nobody || slices.Contains(a.spent, held.Owner)) {
 			return a.heard.Ended(ctx, failure(errSilent)) // held by an earlier attempt of its own, which may have been released meanwhile
 		}
-		if own, _ := a.own.get(ctx); err == nil && own != nil {
-			err = own.quarantine(time.Now())
+		if err == nil {
+			if own, _ := a.own.get(limited); own != nil {
+				err = own.quarantine(time.Now())
+			}
 		}
 		if err != nil && a.place.refused { // and the server has not confirmed that it is held
 			return a.heard.Ended(ctx, failure(err))
@@ -95,10 +108,13 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 		return a.heard.Ended(ctx, held)
 	}
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		if _, why := a.heard.Last(); why != nil && errors.Is(err, errSilent) {
+			err = why
+		}
 		return a.heard.Ended(ctx, failure(err))
 	}
 	if held, _ := a.heard.Last(); held != nil {
-		if held, err := a.whoIsIn(ctx); err == nil {
+		if held, err := a.whoIsIn(context.WithoutCancel(ctx)); err == nil {
 			a.heard.Held(held)
 		}
 	}

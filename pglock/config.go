@@ -31,7 +31,8 @@ type Config struct {
 	ForceBreak bool
 
 	// Timeout is how long the server may take to answer before its connection counts as dead. The
-	// connection is then closed, and requests continue on another one.
+	// connection is then closed, and requests continue on another one. If the server says nothing on
+	// any connection, a call that does not wait ends with driver.ErrUnavailable after this time.
 	//
 	// A connection that has locks is kept until their leases expire, since it may recover.
 	// Meanwhile acquires that it has not answered are repeated on another connection, and new

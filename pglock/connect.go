@@ -33,7 +33,7 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the database cannot store all names; use a database with the encoding UTF8: %w", err)
 	}
 	if err != nil {
-		return s.withoutAnswer(err)
+		return s.withoutAnswer(ctx, err)
 	}
 	s.backend, s.slots = int32(r.Int(0)), int(r.Int(5))
 	switch version := r.Int(1); {
@@ -52,10 +52,13 @@ func (s *session) check(ctx context.Context, c *pgconn.PgConn) error {
 	case uint32(r.Int(0)) == c.PID():
 		return nil
 	case !s.dialer.cfg.AllowPooler:
-		return refuse("there is a connection pooler in between; connect to the server directly, or set AllowPooler if it is in session mode")
+		return refuse("there is a connection pooler in between; " + inRows + "; or set AllowPooler if it is in session mode")
 	}
 	return s.checkPooler(ctx, c)
 }
+
+// inRows says what works where the engine does not.
+const inRows = "keep the locks in rows (postgres+rows:// in the URL, or package pgrecords), which works behind every pooler; or connect to the server directly"
 
 // poolerRounds is how often two connections through a pooler are compared.
 const poolerRounds = 5
@@ -80,7 +83,7 @@ func (s *session) checkPooler(ctx context.Context, first *pgconn.PgConn) error {
 		for i, c := range []*pgconn.PgConn{first, second} {
 			r, err := one(c.ExecParams(ctx, "SELECT pg_backend_pid()", nil, nil, nil, nil).Read())
 			if err != nil {
-				return s.withoutAnswer(err)
+				return s.withoutAnswer(ctx, err)
 			}
 			if round > 0 && r.Int(0) != pids[i] || r.Int(0) == pids[1-i] {
 				return sharedConnections()
@@ -95,9 +98,9 @@ func (s *session) checkPooler(ctx context.Context, first *pgconn.PgConn) error {
 }
 
 // withoutAnswer explains why the first statements of a session get no answer.
-func (s *session) withoutAnswer(err error) error {
+func (s *session) withoutAnswer(ctx context.Context, err error) error {
 	pg, ok := serverError(err)
-	if s.dialer.cfg.AllowPooler && (errors.Is(err, context.DeadlineExceeded) || ok && pg.Code == protocolViolation) {
+	if s.dialer.cfg.AllowPooler && (ctx.Err() != nil || ok && pg.Code == protocolViolation) {
 		return fmt.Errorf("the pooler gives no connection; raise its pool size (default_pool_size of PgBouncer), since each session needs one: %w", err)
 	}
 	return err
@@ -239,7 +242,7 @@ func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMicro(), 10)}
 	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
 		args, nil, nil, nil).Read())
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w (the first connection after a restart, or with a longer MaxTTL, writes to disk and to synchronous standbys): %w", errLate, err)
 	}
 	if err != nil {

@@ -16,14 +16,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// dialLimit bounds one attempt to connect to a server and check it. It is divided among the hosts.
-const dialLimit = 10 * time.Second
+// The limits of one attempt to connect to a server and check it, which are divided among the hosts: how
+// long it may take, and how long the server may say nothing. The latter is shorter than the default of
+// Config.Timeout, so that calls can say why there is no connection.
+const (
+	dialLimit  = 10 * time.Second
+	quietLimit = 4 * time.Second
+)
 
 // dialer opens connections and lists the open sessions. Its functions must be set before it is
 // used.
 type dialer struct {
 	pool *pgxpool.Pool
 	cfg  Config
+
+	patience patience
 
 	onNotice func(payload string)      // called for each notification; must not block
 	onTick   func(*session, time.Time) // called regularly, to end locks that were not renewed
@@ -100,9 +107,14 @@ func (d *dialer) eachHost(ctx context.Context, use func(ctx context.Context, c *
 		err := func() error {
 			limited, cancel := context.WithTimeout(ctx, dialLimit/time.Duration(len(all)))
 			defer cancel()
-			c, err := pgconn.ConnectConfig(limited, cfg)
+			heard, stop := d.patience.limit(limited, quietLimit/time.Duration(len(all)))
+			defer stop()
+			c, err := pgconn.ConnectConfig(heard, cfg)
 			if err == nil {
-				err = use(limited, c, address(cfg))
+				err = use(heard, c, address(cfg))
+			}
+			if err != nil && heard.Err() != nil && ctx.Err() == nil {
+				err = fmt.Errorf("%w: %w", errSilent, err)
 			}
 			return err
 		}()
@@ -132,6 +144,15 @@ func (d *dialer) connect(ctx context.Context, host string) (*pgconn.PgConn, erro
 	return pgconn.ConnectConfig(ctx, all[i])
 }
 
+// probe connects to a host. If its server answers, only a connection is silent, and calls may wait longer.
+func (d *dialer) probe(host string) {
+	ctx, cancel := context.WithTimeout(d.closed, d.cfg.Timeout)
+	defer cancel()
+	if c, err := d.connect(ctx, host); err == nil {
+		_ = c.Close(ctx) // it was heard
+	}
+}
+
 // hosts returns the configuration of a connection for each host of the DSN, as the application's
 // pool would connect to it. BeforeConnect runs each time, because it may move the connection to
 // another server.
@@ -147,6 +168,14 @@ func (d *dialer) hosts(ctx context.Context) ([]*pgconn.Config, error) {
 	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "fencelock"
+	}
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return heardConn{c, &d.patience}, nil
 	}
 	all := split(cfg)
 	d.mu.Lock()
@@ -232,7 +261,7 @@ var errShared = errors.New("two connections use the same server process")
 
 // sharedConnections returns the error of a pooler that shares server connections.
 func sharedConnections() error {
-	return refuse("%w: the pooler is not in session mode; use session pooling, or connect to the server directly", errShared)
+	return refuse("%w: the pooler is not in session mode; "+inRows+", or use session pooling", errShared)
 }
 
 // errEngineClosed is returned for requests to a closed engine.

@@ -42,9 +42,9 @@ type Engine struct {
 // connection that the application waits for, and the application's statements never run on a
 // connection with locks.
 func New(pool *pgxpool.Pool, cfg *Config) *Engine {
-	d := &dialer{pool: pool, cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}}
+	d := &dialer{pool: pool, cfg: cfg.withDefaults(), sessions: map[*session]struct{}{}, patience: patience{start: time.Now()}}
 	d.closed, d.close = context.WithCancel(context.Background())
-	own := &ownSession{sweeper: sweeper{every: sweepTime}}
+	own := &ownSession{dialer: d, sweeper: sweeper{every: sweepTime}}
 	own.dial = func(ctx context.Context) (*session, error) { return d.dial(ctx, 0, false) }
 	a := &acquirer{
 		own:     own,
@@ -70,7 +70,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 		a.locks.forget(s)
 		a.holds.lose(s)
 	}
-	tables := newLanes(own.dial)
+	tables := newLanes(d, own.dial)
 	return &Engine{
 		dialer: d, own: own, holds: a.holds, acquirer: a, breaker: b,
 		records: &records{lanes: tables}, rates: &rates{lanes: tables},
@@ -165,12 +165,13 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 // Records returns the records of the database, which are the rows of fencelock.record. Only the
 // role that created the schema may use them, and those to which it grants access. When Swap
 // returns, the change is on disk, and also on the standbys that commits wait for
-// (synchronous_standby_names). Calls are repeated for 30 seconds while the server does not answer.
+// (synchronous_standby_names). A call is repeated for 30 seconds, for example while the server
+// starts, and only for Config.Timeout if nothing is heard of the server.
 func (e *Engine) Records() driver.Records { return e.records }
 
 // TakeRate grants or refuses events of a key, in one transaction and by the server's clock; see
 // [driver.RateLimiter]. A crash or a failover of the server loses what was granted, so each key
-// gets a full burst again. The call is repeated for 30 seconds while the server does not answer.
+// gets a full burst again. The call is repeated like those of Records.
 func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
 	return e.rates.TakeRate(ctx, take)
 }
@@ -202,7 +203,9 @@ func (e *Engine) Init(ctx context.Context) error {
 // It returns driver.ErrUnavailable if a host does not answer, and driver.ErrConfig if all hosts
 // refuse the connection.
 func (e *Engine) Ping(ctx context.Context) error {
-	return failure(e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error { return c.Close(ctx) }))
+	return failure(e.dialer.within(ctx, func(ctx context.Context) error {
+		return e.dialer.eachHost(ctx, func(ctx context.Context, c *pgconn.PgConn, _ string) error { return c.Close(ctx) })
+	}))
 }
 
 // closeLimit is how long Close waits for the server.

@@ -55,7 +55,11 @@ func (a *attempt) waitsHere(ctx context.Context) {
 			"host": a.req.Host, "pid": a.req.PID, "note": a.req.Note, "limit": a.req.Limit, "weight": a.req.Units()})
 		_, err = own.Query(listSQL, a.key, own.id, string(fields)).Wait(ctx)
 	}
-	if err != nil { // the wait itself does not need the row
+	if err != nil { // the wait itself does not need the row, and the caller need not wait for its removal
+		if a.listed {
+			a.unlist(true)
+			a.listed = false
+		}
 		a.heard.Unavailable(ctx, failure(err))
 		if ctx.Err() != nil {
 			return // the server has not answered
@@ -92,7 +96,7 @@ func (a *attempt) joined(ctx context.Context, position int) {
 	held := &driver.HeldError{Name: a.req.Name}
 	if a.req.OnWait != nil {
 		var err error
-		if held, err = a.whoIsIn(ctx); err != nil {
+		if held, err = a.whoIsIn(context.WithoutCancel(ctx)); err != nil {
 			a.heard.Unavailable(ctx, failure(err))
 		}
 	}
@@ -121,13 +125,13 @@ FROM fencelock.minimum WHERE key = $1::bigint AND not_before > clock_timestamp()
 
 // whoIsIn returns the holder, or until when a minimum hold closes the name, as far as the server
 // answers within factsLimit. The result is never nil.
-func (a *attempt) whoIsIn(ctx context.Context) (*driver.HeldError, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsLimit)
+func (a *attempt) whoIsIn(asked context.Context) (*driver.HeldError, error) {
+	ctx, cancel := context.WithTimeout(asked, factsLimit)
 	defer cancel()
 	held := &driver.HeldError{Name: a.req.Name}
 	rows, err := a.own.ask(ctx, whoSQL, a.key)
 	if err != nil {
-		return held, err
+		return held, unanswered(asked, ctx, err)
 	}
 	if len(rows) == 1 {
 		r := rows[0]
@@ -141,7 +145,7 @@ func (a *attempt) whoIsIn(ctx context.Context) (*driver.HeldError, error) {
 	}
 	all, err := a.own.serverLocks(ctx, a.key)
 	if err != nil {
-		return held, err
+		return held, unanswered(asked, ctx, err)
 	}
 	for _, l := range all {
 		if l.granted && !l.ours {

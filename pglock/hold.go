@@ -244,7 +244,7 @@ func (s *session) checkHeartbeat(r pipe.Row, err error) error {
 	return err
 }
 
-var errMoved = errors.New("a pooler moved the connection to another server process; use session pooling, or connect to the server directly")
+var errMoved = errors.New("a pooler moved the connection to another server process; " + inRows + ", or use session pooling")
 
 // renewed applies the result of a heartbeat to the leases of one session.
 func (m *holdings) renewed(err error, s *session, leases []driver.Lease, which []int, errs []error) {
@@ -278,8 +278,9 @@ func (m *holdings) Release(ctx context.Context, lease driver.Lease) error {
 		go func() { _ = m.release(context.Background(), h) }() // ends when the server has answered or the connection has ended
 		return notHeld(lease.Name)
 	}
-	if err := m.release(ctx, h); err != nil {
-		if errors.Is(err, pipe.ErrEnded) || ctx.Err() != nil {
+	err := m.own.dialer.within(ctx, func(ctx context.Context) error { return m.release(ctx, h) })
+	if err != nil {
+		if errors.Is(err, pipe.ErrEnded) || errors.Is(err, errSilent) || ctx.Err() != nil {
 			err = fmt.Errorf("releasing %q: %w", lease.Name, err)
 		}
 		return failure(err)

@@ -18,6 +18,9 @@ import (
 // an engine of its own and removes their rows. If there is no schema and the role may create it,
 // Inspect does. It returns an error if a server cannot be queried.
 func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	if err := e.Ping(ctx); err != nil {
+		return nil, err
+	}
 	trial := New(e.dialer.pool, &e.dialer.cfg)
 	defer func() { _ = trial.Close() }() // it holds nothing
 	t := inspect.Trial{Engine: trial, Name: inspect.NewName(), TTL: ttl, Denied: denied,
@@ -29,7 +32,7 @@ func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Findi
 		r, err := one(c.ExecParams(ctx, inspectSQL, nil, nil, nil, nil).Read())
 		if err == nil {
 			findings = append(findings, pooler(uint32(r.Int(0)) == c.PID(), e.dialer.cfg.AllowPooler), durability(r.Text(1), r.Text(2)),
-				lockTable(r.Int(3), r.Int(4), r.Int(5)), snapshot(ctx, c))
+				lockTable(r.Int(3), r.Int(4), r.Int(5)), snapshot(ctx, c), otherLocks(ctx, c))
 			findings = append(findings, schema(ctx, c)...)
 		}
 		return err
@@ -80,7 +83,7 @@ func pooler(direct, allowed bool) driver.Finding {
 	}
 	return inspect.Found("pooler", driver.Broken, "a connection pooler",
 		"it may take locks away or give them to others, so the engine refuses it",
-		"connect to the server directly, or allow a pooler that is in session mode (AllowPooler, pooler=allow)")
+		inRows+"; or allow a pooler that is in session mode (AllowPooler, pooler=allow)")
 }
 
 // durability checks the settings that protect data when the server's host crashes.
@@ -138,6 +141,30 @@ func schema(ctx context.Context, c *pgconn.PgConn) []driver.Finding {
 			"lower MaxTTL (max-ttl) in all programs, then, as the owner of the schema: UPDATE fencelock.epoch SET max_ttl = the milliseconds")
 	}
 	return all
+}
+
+// tablesSQL finds tables of records that the role may read.
+const tablesSQL = `SELECT c.oid::regclass FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+	WHERE a.attname = 'record_key' AND a.atttypid = 'bytea'::regtype AND NOT a.attisdropped AND c.relkind IN ('r', 'p')
+	AND has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') LIMIT 20`
+
+// otherLocks checks that no process keeps its locks in rows of the same database. The keys of such rows
+// have the default prefix of package recordlock. They are deleted some minutes after their last use.
+func otherLocks(ctx context.Context, c *pgconn.PgConn) driver.Finding {
+	const check = "other locks"
+	tables := c.ExecParams(ctx, tablesSQL, nil, nil, nil, nil).Read()
+	if tables.Err != nil {
+		return inspect.Unchecked(check, tables.Err, "allow the role to read pg_attribute and pg_class")
+	}
+	for _, row := range tables.Rows {
+		table := pipe.Row(row).Text(0)
+		got := c.ExecParams(ctx, "SELECT FROM "+table+" WHERE record_key >= 'fencelock.lock/' AND record_key < 'fencelock.lock0' LIMIT 1", nil, nil, nil, nil).Read()
+		if len(got.Rows) > 0 {
+			return inspect.Found(check, driver.Warning, "the table "+table+" has locks in rows, of postgres+rows:// or another program with records",
+				"these locks and the engine's do not exclude each other: a process of each kind can hold the same lock", "use postgres:// or postgres+rows:// in all processes")
+		}
+	}
+	return inspect.Passed(check, "no locks in rows in this database")
 }
 
 // oldSnapshot is the age of a snapshot, in transactions, above which there is a warning.

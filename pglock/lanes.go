@@ -16,7 +16,8 @@ import (
 // it. Each connection in use therefore belongs to one key; it is that key's lane. Requests that
 // only read, which wait for no row, share a lane that is always available.
 type lanes struct {
-	dial func(context.Context) (*session, error)
+	dialer *dialer
+	dial   func(context.Context) (*session, error)
 
 	mu      sync.Mutex // guards all below
 	byKey   map[string]*lane
@@ -60,18 +61,28 @@ const (
 	listLane = "list"
 )
 
-func newLanes(dial func(context.Context) (*session, error)) *lanes {
-	return &lanes{dial: dial, byKey: map[string]*lane{}}
+func newLanes(d *dialer, dial func(context.Context) (*session, error)) *lanes {
+	return &lanes{dialer: d, dial: dial, byKey: map[string]*lane{}}
 }
 
-// tableLimit bounds a request of a caller without a shorter deadline.
+// tableLimit bounds a request of a caller without a shorter deadline, if the server can be heard.
 const tableLimit = 30 * time.Second
 
-// insist repeats a request until it is answered, fails with a permanent error, or the time is up.
-// unsure, if not nil, is called before a request is repeated that the server may have executed.
-func (p *lanes) insist(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (*pipe.Call, error) {
+// insist repeats a request until it is answered, fails with a permanent error, the time is up, or the
+// server has said nothing for Config.Timeout. unsure, if not nil, is called before a request is repeated
+// that the server may have executed.
+func (p *lanes) insist(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (c *pipe.Call, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tableLimit)
 	defer cancel()
+	err = p.dialer.within(ctx, func(ctx context.Context) error {
+		c, err = p.repeat(ctx, key, send, unsure)
+		return err
+	})
+	return c, err
+}
+
+// repeat is insist until ctx ends.
+func (p *lanes) repeat(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (*pipe.Call, error) {
 	var last error
 	gone := 0
 	for pause := retry.NewBackoff(10*time.Millisecond, time.Second); ; pause.Wait(ctx) {

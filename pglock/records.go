@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -165,7 +165,7 @@ func (r *records) List(ctx context.Context, prefix string) (list []driver.Record
 			}
 		}
 		if len(rows) < pageRows {
-			slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+			sort.SliceStable(list, func(i, j int) bool { return list[i].Key < list[j].Key })
 			return list, nil
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -52,12 +54,15 @@ var numbers = strings.NewReplacer("{schema}", strconv.Itoa(classSchema), "{gate}
 // one transaction. It may be run again on a schema of this version. Every role that can connect may
 // then use the locks. Records belong to the schema's owner, who may grant other roles access.
 func Schema() string {
-	var all strings.Builder
+	return strings.Join(schemaParts(), "\n") + "\n"
+}
+
+// schemaParts returns the parts of the schema's SQL.
+func schemaParts() (parts []string) {
 	for _, name := range []string{"tables", "session", "lock", "wait", "sweep", "rate"} {
-		all.WriteString(numbers.Replace(sqlText(name)))
-		all.WriteByte('\n')
+		parts = append(parts, numbers.Replace(sqlText(name)))
 	}
-	return all.String()
+	return parts
 }
 
 // sqlText returns a file of the sql directory.
@@ -69,13 +74,17 @@ func sqlText(name string) string {
 	return string(b)
 }
 
-// create runs the schema's SQL, one client at a time.
+// create runs the schema's SQL, one client at a time. No statement waits for another client, and none
+// takes long, because a server that does not answer counts as silent.
 func create(ctx context.Context, c *pgconn.PgConn) error {
-	var err error
-	// Another client may take a while to create it, and this connection has no leases yet.
-	for _, sql := range []string{"BEGIN", "SET LOCAL lock_timeout = 0", "SELECT pg_advisory_xact_lock(" + strconv.Itoa(classSchema) + ", 0)", Schema(), "COMMIT"} {
-		if err = c.Exec(ctx, sql).Close(); err != nil {
-			break
+	exec := func(sql string) error { return c.Exec(ctx, sql).Close() }
+	err := exec("BEGIN; SET LOCAL lock_timeout = 0")
+	if err == nil {
+		err = turnToCreate(ctx, c)
+	}
+	for _, sql := range append(schemaParts(), "COMMIT") {
+		if err == nil {
+			err = exec(sql)
 		}
 	}
 	if err == nil {
@@ -86,4 +95,17 @@ func create(ctx context.Context, c *pgconn.PgConn) error {
 		return refuse("the schema fencelock does not exist and the role may not create it; ask an administrator to run the SQL that fencelock init prints: %w", err)
 	}
 	return fmt.Errorf("creating the schema fencelock: %w", err)
+}
+
+// turnToCreate returns when this transaction may create the schema.
+func turnToCreate(ctx context.Context, c *pgconn.PgConn) error {
+	for {
+		r, err := one(c.ExecParams(ctx, "SELECT pg_try_advisory_xact_lock("+strconv.Itoa(classSchema)+", 0)", nil, nil, nil, nil).Read())
+		if err != nil || r.Text(0) == "t" {
+			return err
+		}
+		if !retry.Sleep(ctx, 50*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
 }

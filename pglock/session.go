@@ -45,7 +45,7 @@ func (s *session) watch() {
 	}
 	tick := time.NewTicker(max(min(limit/8, s.dialer.cfg.Timeout/4), 20*time.Millisecond))
 	defer tick.Stop()
-	var cancelled *pipe.Call
+	var cancelled, probed *pipe.Call
 	for {
 		s.AllowWrites(limit)
 		select {
@@ -64,6 +64,10 @@ func (s *session) watch() {
 			} else if silent > limit/4 && oldest != cancelled && !s.waiter {
 				cancelled = oldest  // its own limit, lock_timeout, depends on a clock that may be set
 				go s.cancelOldest() // ends with cancelLimit
+			}
+			if silent > s.dialer.cfg.Timeout/4 && oldest != probed {
+				probed = oldest           // while the server is heard, calls wait for longer, and are then repeated on another connection
+				go s.dialer.probe(s.host) // ends within Timeout
 			}
 			if silent > s.dialer.cfg.Timeout { // its locks may still be renewed, but other requests need not wait for it
 				s.stale.Store(true)

@@ -34,16 +34,20 @@ func (l *lazySession) get(ctx context.Context) (*session, error) { return l.star
 // and statements that wait for the disk, and receives notifications of breaks.
 type ownSession struct {
 	lazySession
+	dialer  *dialer
 	sweeper sweeper
 }
 
-// ask runs a query.
-func (o *ownSession) ask(ctx context.Context, sql string, args ...any) ([]pipe.Row, error) {
-	s, err := o.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.Query(sql, args...).Wait(ctx)
+// ask runs a query. It ends when the server has said nothing for Config.Timeout.
+func (o *ownSession) ask(ctx context.Context, sql string, args ...any) (rows []pipe.Row, err error) {
+	err = o.dialer.within(ctx, func(ctx context.Context) error {
+		s, err := o.get(ctx)
+		if err == nil {
+			rows, err = s.Query(sql, args...).Wait(ctx)
+		}
+		return err
+	})
+	return rows, err
 }
 
 // tick is called regularly for each open session.

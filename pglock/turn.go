@@ -21,8 +21,8 @@ type turn struct {
 
 // place is a request's place in a turn.
 type place struct {
-	mode    driver.Mode // non-blocking
-	try     bool
+	mode    driver.Mode
+	try     bool          // non-blocking
 	refused bool          // valid when ready is closed
 	ready   chan struct{} // closed when it is the head, or refused
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // guidePages are the pages of the guide, the one that creates roles first.
-var guidePages = []string{"postgres.md", "postgres-transactions.md", "postgres-psql.md", "postgres-internals.md"}
+var guidePages = []string{"postgres.md", "postgres-transactions.md", "postgres-psql.md"}
 
 // sqlBlocks returns the sql blocks of the guide.
 func sqlBlocks(t *testing.T) []string {

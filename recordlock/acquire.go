@@ -3,6 +3,7 @@ package recordlock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -190,7 +191,7 @@ func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.L
 	a.desk.submit(a.job)
 	defer func() {
 		if g.Token == 0 { // also if OnWait panics
-			a.leave()
+			a.leave(time.Now())
 		}
 	}()
 	for queued := a.queued; ; {
@@ -203,7 +204,7 @@ func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.L
 				req.OnWait(found)
 			}
 		case <-ctx.Done():
-			retry.Nap(context.WithoutCancel(ctx), leaveLimit, a.leave())
+			retry.Nap(context.WithoutCancel(ctx), leaveLimit, a.leave(time.Now()))
 			return a.result(ctx)
 		}
 	}
@@ -211,20 +212,20 @@ func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.L
 
 // leave makes the request leave the record, since its caller does not get the lock. The channel is
 // closed when it has left.
-func (a *acquiring) leave() (left <-chan struct{}) {
+func (a *acquiring) leave(now time.Time) (left <-chan struct{}) {
 	d := a.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.ended && a.err != nil {
 		return a.done
 	}
-	return d.withdraw(a, errGone)
+	return d.withdraw(a, errGone, now)
 }
 
 // withdraw ends a request that is not granted with an error. If the store may have something of it, or may
 // still execute an attempt of unknown outcome, the record is written once more without it. The channel is
 // closed when nothing of it is left. The caller holds mu.
-func (d *desk) withdraw(a *acquiring, err error) (left <-chan struct{}) {
+func (d *desk) withdraw(a *acquiring, err error, now time.Time) (left <-chan struct{}) {
 	delete(d.holds, a.me.Owner)
 	d.collected(a)
 	if a.err = err; !a.ended {
@@ -233,7 +234,7 @@ func (d *desk) withdraw(a *acquiring, err error) (left <-chan struct{}) {
 	if !a.writes() && !a.unsure && a.me.Ticket == 0 { // the store knows nothing of it
 		return a.done
 	}
-	undo := &job{until: time.Now().Add(max(a.req.TTL, a.req.MinHold, callLimit))}
+	undo := &job{until: now.Add(max(a.req.TTL, a.req.MinHold, callLimit))}
 	undo.apply = func(st *state, _ moment) (answer, error) {
 		st.undo(a.me.Owner)
 		return stored, nil
@@ -250,11 +251,11 @@ func (a *acquiring) result(ctx context.Context) (driver.Grant, error) {
 	a.desk.mu.Lock()
 	defer a.desk.mu.Unlock()
 	if a.err == nil && a.desk.engine.closed.Load() { // nothing would renew it
-		a.desk.withdraw(a, errClosed)
+		a.desk.withdraw(a, errClosed, time.Now())
 	}
 	a.desk.collected(a)
 	switch {
-	case a.err == errGone:
+	case errors.Is(a.err, errGone):
 		return driver.Grant{}, a.heard.Ended(ctx, nil)
 	case a.err != nil:
 		return driver.Grant{}, a.heard.Ended(ctx, a.err)

@@ -98,14 +98,14 @@ func (d *desk) run() {
 	ctx, cancel := context.WithCancel(d.engine.ctx)
 	defer cancel()
 	conflicts, pause := 0, retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
-	for d.busy(ctx) {
+	for d.busy(ctx, time.Now()) {
 		err := d.step(ctx)
 		switch {
 		case errors.Is(err, driver.ErrConflict):
 			retry.Sleep(ctx, retry.Jitter(time.Duration(min(conflicts, 20))*conflictPause)) // the first may be due to an old state
 			conflicts++
 		case err != nil:
-			d.fail(err)
+			d.fail(err, time.Now())
 			pause.Wait(ctx)
 		default:
 			conflicts = 0
@@ -117,16 +117,16 @@ func (d *desk) run() {
 
 // busy removes the jobs whose callers have gone. When the engine is closed, only those are left that
 // withdraw requests, until ctx ends. It reports whether the goroutine still has something to do.
-func (d *desk) busy(ctx context.Context) bool {
+func (d *desk) busy(ctx context.Context, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now, closed := time.Now(), d.engine.closed.Load()
+	closed := d.engine.closed.Load()
 	for _, j := range slices.Clone(d.jobs) {
 		switch {
 		case ctx.Err() != nil, closed && j.acquires == nil && !j.until.After(now):
 			d.finish(j, errClosed)
 		case closed && j.acquires != nil:
-			d.withdraw(j.acquires, errClosed)
+			d.withdraw(j.acquires, errClosed, now)
 		case !j.until.IsZero() && !j.until.After(now):
 			d.finish(j, errGone)
 		}
@@ -134,7 +134,7 @@ func (d *desk) busy(ctx context.Context) bool {
 	if closed {
 		clear(d.holds)
 		for _, a := range slices.Clone(d.grants) {
-			d.withdraw(a, errClosed)
+			d.withdraw(a, errClosed, now)
 		}
 	}
 	over := func(owner string, a *acquiring) bool { return now.After(d.seen[owner].at.Add(a.req.TTL)) }
@@ -146,7 +146,7 @@ func (d *desk) busy(ctx context.Context) bool {
 // fail tells the jobs that the store has failed. Those that a retry does not help are done, except for
 // those that withdraw a request. If the record is too large for the store, these are the ones that have
 // made it larger.
-func (d *desk) fail(err error) {
+func (d *desk) fail(err error, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	grows := func(j *job) bool { return !j.urgent() && j.writes() }
@@ -155,10 +155,10 @@ func (d *desk) fail(err error) {
 		switch {
 		case !final(err):
 			j.heard.Unavailable(context.Background(), err)
-		case j.until.After(time.Now()), large && !grows(j): // it is repeated
+		case j.until.After(now), large && !grows(j): // it is repeated
 		case j.acquires != nil:
 			j.answer = unapplied // the last attempt has stored nothing
-			d.withdraw(j.acquires, err)
+			d.withdraw(j.acquires, err, now)
 		default:
 			d.finish(j, err)
 		}

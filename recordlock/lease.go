@@ -49,10 +49,9 @@ type moment struct {
 // after a later one has expired.
 func (m moment) blind() bool { return !m.known && !m.none }
 
-// age returns how long ago m was, by the clock that shows more: the monotonic one stands still while the
+// age returns how long before now m was, by the clock that shows more: the monotonic one stands still while the
 // host is suspended.
-func (m moment) age() time.Duration {
-	now := time.Now()
+func (m moment) age(now time.Time) time.Duration {
 	return max(now.Sub(m.now), clock.Wall(now).Sub(m.wall))
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sort"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -39,7 +39,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 			list = append(list, s)
 		}
 	}
-	slices.SortFunc(list, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, errors.Join(broken...)
 }
 

@@ -19,7 +19,7 @@ type mutant struct {
 var mutants = []mutant{
 	{"a lease counts from the sending of the request that showed it", "step.go", []string{
 		"d.number++\n", "d.number++\n\td.idle = time.Now()\n",
-		"now := time.Now()", "now := d.idle",
+		"if d.state == nil ||", "now = d.idle\n\tif d.state == nil ||",
 	}, "TestLeaseCountsFromTheAnswer"},
 	{"there is no second write after an unknown outcome", "acquire.go", []string{
 		"_ moment) (answer, error) {\n\t\tst.undo", "_ moment) (answer, error) {\n\t\tif st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\t\treturn refused, nil\n\t\t}\n\t\tst.undo",
@@ -53,7 +53,7 @@ var mutants = []mutant{
 		"case d.answered <= j.after:", "case false:",
 	}, "TestRefusalsAreReadAgain"},
 	{"a token counts however long its process was frozen", "step.go", []string{
-		"m.age() > storeLimit", "m.age() > 1000*storeLimit",
+		"m.age(now) > storeLimit", "m.age(now) > 1000*storeLimit",
 	}, "TestFrozenBeforeTheSwap"},
 	{"a request that has left is given up before its minimum hold is over", "acquire.go", []string{
 		"max(a.req.TTL, a.req.MinHold, callLimit)", "max(a.req.TTL, callLimit)",
@@ -65,13 +65,13 @@ var mutants = []mutant{
 		"case a != nil && d.engine.closed.Load():", "case false:",
 	}, "TestAcquireMeetsClose"},
 	{"a closed engine leaves what it has stored", "desk.go", []string{
-		"d.withdraw(j.acquires, errClosed)", "d.finish(j, errClosed)",
+		"d.withdraw(j.acquires, errClosed, now)", "d.finish(j, errClosed)",
 	}, "TestAcquireMeetsClose"},
 	{"what may have been stored stays after an ErrConfig", "desk.go", []string{
-		"d.withdraw(j.acquires, err)", "d.finish(j, err)",
+		"d.withdraw(j.acquires, err, now)", "d.finish(j, err)",
 	}, "TestConfigErrorAfterAnUnknownOutcome"},
 	{"an ErrConfig ends what withdraws a request", "desk.go", []string{
-		"case j.until.After(time.Now()), large", "case large",
+		"case j.until.After(now), large", "case large",
 	}, "TestConfigErrorAfterAnUnknownOutcome"},
 }
 

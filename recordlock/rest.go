@@ -104,6 +104,6 @@ func (d *desk) hear(version string, rec driver.Record, err error) {
 	case wrong != nil:
 		d.old = true // reading it returns the error
 	default:
-		d.took(st, rec.Version)
+		d.took(st, rec.Version, time.Now())
 	}
 }

@@ -185,14 +185,13 @@ func (d *desk) read(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.took(st, rec.Version)
+	d.took(st, rec.Version, time.Now())
 	return nil
 }
 
 // took keeps a state as the last one. Leases that it shows for the first time count from now, after
 // the answer, since their holders may have renewed them until shortly before. The caller holds mu.
-func (d *desk) took(st *state, version string) {
-	now := time.Now()
+func (d *desk) took(st *state, version string, now time.Time) {
 	if d.state == nil || d.state.Last != st.Last || len(d.state.Holders) != len(st.Holders) {
 		d.changed = now
 	}
@@ -220,14 +219,20 @@ const storeLimit = time.Minute
 
 var errLate = fmt.Errorf("%w: a change was stored too late, and is repeated", driver.ErrUnavailable)
 
-// store stores a change and gives the jobs their answers.
+// store stores a change, and gives the jobs their answers.
 func (d *desk) store(ctx context.Context, st *state, from string, m moment) error {
 	var version string
 	err := d.call(ctx, func(ctx context.Context) (err error) {
 		version, err = d.engine.records.Swap(ctx, d.key, encode(st), from, st.lone(m))
 		return err
 	})
-	if err == nil && m.age() > storeLimit {
+	return d.wrote(st, version, err, m, time.Now())
+}
+
+// wrote gives the jobs the answers that they have made of st, which was decided at m, once the store has
+// answered at now.
+func (d *desk) wrote(st *state, version string, err error, m moment, now time.Time) error {
+	if err == nil && m.age(now) > storeLimit {
 		err = errLate
 	}
 	d.mu.Lock()
@@ -236,7 +241,7 @@ func (d *desk) store(ctx context.Context, st *state, from string, m moment) erro
 	case err == nil:
 		d.beat = m.now
 		d.settle(st)
-		d.took(st, version)
+		d.took(st, version, now)
 		return nil
 	case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be
 		for _, j := range d.jobs {

@@ -66,9 +66,13 @@ type pulse struct {
 func (q *waitQueue) pulses() (all []pulse) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	all = make([]pulse, 0, len(q.groups))
 	for _, g := range q.groups {
 		if w := g.oldest(); w != nil && !g.lost {
-			all = append(all, pulse{g, w.entry(), g.lock})
+			if w.pulse == "" {
+				w.pulse = w.entry()
+			}
+			all = append(all, pulse{g, w.pulse, g.lock})
 		}
 	}
 	return all
@@ -78,12 +82,14 @@ func (q *waitQueue) pulses() (all []pulse) {
 // delay the others.
 func (b *beater) beat() {
 	all := map[string][]pulse{}
-	for _, p := range b.queue.pulses() {
-		part := ""
-		if b.cluster() {
-			part = b.parts.of(slotOf(p.lock))
+	switch pulses := b.queue.pulses(); {
+	case b.cluster():
+		for _, p := range pulses {
+			part := b.parts.of(slotOf(p.lock))
+			all[part] = append(all[part], p)
 		}
-		all[part] = append(all[part], p)
+	case len(pulses) > 0:
+		all[""] = pulses
 	}
 	for part, pulses := range all {
 		if b.begin(part) {
@@ -127,7 +133,9 @@ func (b *beater) send(all []pulse) {
 	chunks := slices.Collect(slices.Chunk(all, size))
 	calls := make([]redisconn.Call, len(chunks))
 	for i, chunk := range chunks {
-		keys, args := []string{b.alive(chunk[0].lock) + b.id}, slices.Clone(head)
+		keys, args := make([]string, 1, 1+len(chunk)), make([]string, len(head), len(head)+len(chunk))
+		keys[0] = b.alive(chunk[0].lock) + b.id
+		copy(args, head)
 		for _, p := range chunk {
 			keys, args = append(keys, p.lock), append(args, p.entry)
 		}

@@ -188,20 +188,22 @@ func cutOff(least, lag int, known time.Duration) string {
 	return ""
 }
 
-// ask sends a command to every master until all have answered or ctx ends. On a Cluster one answer
-// is enough: an unresponsive master grants nothing, and names on other masters must not wait for it.
+// ask sends a command to every master until all have answered or ctx ends. If there was no answer, the next
+// attempt is on new connections. On a Cluster one answer is enough: an unresponsive master grants nothing, and
+// names on other masters must not wait for it.
 func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	var why error
+	attempt := ctx
 	for pause := newBackoff(); ; pause.Wait(ctx) {
-		each := ctx
-		if f.cluster() {
-			each = redisconn.WithDeadline(ctx, f.cfg.RetryTimeout/4)
+		each := attempt
+		if f.cluster() || !redisconn.IsFresh(attempt) {
+			each = redisconn.WithDeadline(attempt, f.cfg.RetryTimeout/4)
 		}
 		answers, err := f.conn.Each(each, args...)
 		if err == nil {
 			err = f.silence(answers)
 		}
-		why = cause(why, err)
+		why, attempt = cause(why, err), next(attempt, ctx, err)
 		if err == nil || !passing(err) || ctx.Err() != nil {
 			return answers, why
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,7 +95,7 @@ func readRanges(text string) (ranges []slotRange) {
 			}
 		}
 	}
-	slices.SortFunc(ranges, func(a, b slotRange) int { return cmp.Compare(a.first, b.first) })
+	sort.SliceStable(ranges, func(i, j int) bool { return ranges[i].first < ranges[j].first })
 	return ranges
 }
 

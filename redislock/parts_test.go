@@ -84,7 +84,7 @@ func TestFrozenMasterClosesItsOwnNames(t *testing.T) {
 func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3, "--cluster-node-timeout", "60000") // nobody calls it dead
-	const ttl, frozen = 6 * time.Second, 1
+	const ttl, frozen = 12 * time.Second, 1
 	locks := fencelock.New(clusterEngine(t, c), &fencelock.Config{ReleaseTimeout: ttl / 3}).With(fencelock.Options{TTL: ttl})
 	var sick, healthy []*fencelock.Lock
 	for i := range 300 {

@@ -41,14 +41,15 @@ func (c *client) unpublished(lock, failure string) {
 
 // insistFree repeats a release until the server answers. Each attempt has its own time limit,
 // because the connection may be dead and the next attempt may reach another server. After an
-// unanswered attempt, "gone" means that it has released the lock. Whatever remains to be done
-// continues in the background.
+// unanswered attempt on a connection of the pool, the next one uses a new connection, and "gone"
+// means that the lock has been released. Whatever remains to be done continues in the background.
 func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
 	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
 	limit, unknown := attemptLimit(l.TTL), false
 	var why error
+	attempt := limited
 	for pause := newBackoff(); ; pause.Wait(limited) {
-		r := e.free(redisconn.WithDeadline(limited, limit), l, release)
+		r := e.free(redisconn.WithDeadline(attempt, limit), l, release)
 		if r.Err == nil {
 			if strings.HasSuffix(r.Text, " "+moving) { // the lock could not be handed over yet
 				e.freeLater(l, release, withdrawLimit)
@@ -60,6 +61,7 @@ func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisco
 		}
 		_, refused := redisconn.Refused(r.Err)
 		unknown = unknown || !refused
+		attempt = next(attempt, limited, r.Err)
 		why = cause(why, r.Err)
 		if !passing(r.Err) || e.closed.Err() != nil || limited.Err() != nil {
 			e.freeLater(l, release, l.TTL)
@@ -87,6 +89,9 @@ func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, most time.Dur
 // attempt may share a script.
 func (e *Engine) free(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
 	single := func() redisconn.Reply { return e.conn.Eval(ctx, []redisconn.Call{release})[0] }
+	if redisconn.IsFresh(ctx) {
+		return single()
+	}
 	args := release.Args[2:]
 	if alone := e.batcher.tryStart(); alone || len(args) > 3 || l.Mode != driver.Exclusive || !e.batcher.canBatch() {
 		if alone {

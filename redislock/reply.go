@@ -17,8 +17,8 @@ func malformed(text string) error {
 }
 
 // blockedInfo is what the scripts report about a name that is not free.
-type blockedInfo struct { // until the state may change without an event; negative: unknown
-	next time.Duration // what is in the way, if it is not a holder of ours
+type blockedInfo struct {
+	next time.Duration // until the state may change without an event; negative: unknown
 	why  string        // what is in the way if it is not one of our holders
 	text string        // the holder
 }

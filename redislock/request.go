@@ -36,13 +36,13 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 	acq.askTime(limited)
 	pause := newBackoff()
 	var why error
-	lates := 0
+	lates, attempt := 0, limited
 	for {
 		sent := time.Now()
 		if w.asked.IsZero() {
 			w.asked = sent
 		}
-		r := acq.try(limited, w, join)
+		r := acq.try(attempt, w, join)
 		if r.Err == nil {
 			a := parseAcquire(w, r, sent)
 			acq.clock.note(a.sample, a.status == "late")
@@ -65,7 +65,7 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 			acq.settleRequest(w, a)
 			return a
 		}
-		why = cause(why, r.Err)
+		why, attempt = cause(why, r.Err), next(attempt, limited, r.Err)
 		acq.fitness.forget()
 		if limited.Err() == nil && acq.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
@@ -81,6 +81,15 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 		acq.withdraw(w, patience)
 		return answer{err: unavailable(why)}
 	}
+}
+
+// next returns the context of the attempt after one that failed: it uses a new connection if the last one
+// was not answered, and the pool again after one on a new connection.
+func next(last, limited context.Context, failed error) context.Context {
+	if _, refused := redisconn.Refused(failed); refused || redisconn.IsFresh(last) {
+		return limited
+	}
+	return redisconn.Fresh(limited)
 }
 
 // try makes one attempt of a request. A common request (exclusive, without a minimum hold or
@@ -109,7 +118,7 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Re
 	if !common {
 		return single()
 	}
-	if alone := acq.batcher.tryStart(); alone || !acq.batcher.canBatch() {
+	if alone := acq.batcher.tryStart(); alone || !acq.batcher.canBatch() || redisconn.IsFresh(ctx) {
 		if alone {
 			defer acq.batcher.finishCall()
 		}

@@ -21,7 +21,6 @@ type tap struct {
 	onText  func(text string, pass func(string))
 	passing func(string) // to the engine
 	stop    context.CancelFunc
-	count   int           // of subscriptions
 	down    chan struct{} // closed when it may subscribe again; nil means it may
 }
 
@@ -70,12 +69,6 @@ func (t *tap) Unreached(err error) error {
 	return t.Conn.(interface{ Unreached(error) error }).Unreached(err)
 }
 
-func (t *tap) subscriptions() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.count
-}
-
 // say gives the engine a message.
 func (t *tap) say(text string) {
 	t.mu.Lock()
@@ -120,7 +113,7 @@ func (t *tap) Subscribe(ctx context.Context, channel string, ready func(), messa
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.mu.Lock()
-	t.passing, t.stop, t.count = message, cancel, t.count+1
+	t.passing, t.stop = message, cancel
 	down := t.down
 	t.mu.Unlock()
 	if down != nil {

@@ -18,10 +18,11 @@ import (
 var shim string
 
 // TestTwin: whatever is asked of the scripts, in whatever order, late, twice and by
-// clocks that step, they answer, publish and leave behind what their twin in Go does.
+// clocks that step, they answer, publish and leave behind what their twin in Go does. The sequences
+// are the first ones and those that show a mutant.
 func TestTwin(t *testing.T) {
 	t.Parallel()
-	n := 1000
+	n := 300
 	if os.Getenv("FENCELOCK_SLOW") != "" {
 		n = 100_000
 	}
@@ -31,12 +32,17 @@ func TestTwin(t *testing.T) {
 	for seed := range uint64(n) {
 		seeds = append(seeds, seed)
 	}
+	for _, m := range mutants {
+		if !slices.Contains(seeds, m.shows) {
+			seeds = append(seeds, m.shows)
+		}
+	}
 	for _, seed := range seeds {
 		if err := newPlay(seed, server).run(t, 25); err != nil {
 			t.Fatalf("sequence %d: %v", seed, err)
 		}
 	}
-	t.Logf("%d sequences of calls without a difference", n)
+	t.Logf("%d sequences of calls without a difference", len(seeds))
 }
 
 // twinScripts returns the scripts as the shim runs them; edit may change their text.

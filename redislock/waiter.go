@@ -26,6 +26,7 @@ type waiter struct {
 	msg     *grantMsg   // its grant, or why there is none; the newest counts
 	state   *queueState // last known state of the queue
 	trouble bool        // it has an error that says that the server cannot be polled
+	pulse   string      // its entry, from the first beat on
 	broken  int64       // the token of a grant that was broken before it was taken
 	reason  string      // why it was broken
 }

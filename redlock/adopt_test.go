@@ -147,7 +147,7 @@ func TestAdoptThatArrivesLate(t *testing.T) {
 
 // TestAdoptOverBadNetworks: one or two clients adopt a lock while requests and answers are lost. At
 // most one gets it. Then the first holder cannot renew, and the adopter can. If none gets it, the first
-// holder keeps it or it becomes free.
+// holder keeps it or it becomes free, even after a renewal: a request of an adopter may arrive late.
 func TestAdoptOverBadNetworks(t *testing.T) {
 	t.Parallel()
 	w := startNodes(t, 3)
@@ -210,7 +210,9 @@ func TestAdoptOverBadNetworks(t *testing.T) {
 			})
 		case err == nil:
 			kept++
-			release(t, first, l)
+			if err := first.Release(context.Background(), l); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				t.Error(err)
+			}
 		}
 	}
 	t.Logf("60 locks: %d passed on, %d kept", passed, kept)

@@ -1,13 +1,13 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -242,11 +242,11 @@ func (q *lister) merge(lists []statuses) []driver.Status {
 func (q *lister) mergeOne(name string, lists []statuses) driver.Status {
 	s := driver.Status{Name: name}
 	seen, waiting := map[string][]driver.Holder{}, map[string][]driver.Waiter{}
-	var ends []time.Time
+	var ends []int64 // in microseconds since 1970
 	for _, l := range lists {
 		one := l[name]
 		if !one.NotBefore.IsZero() {
-			ends = append(ends, one.NotBefore)
+			ends = append(ends, one.NotBefore.UnixMicro())
 		}
 		for _, h := range one.Holders {
 			seen[h.Owner] = append(seen[h.Owner], h)
@@ -266,15 +266,15 @@ func (q *lister) mergeOne(name string, lists []statuses) driver.Status {
 			s.Waiters = append(s.Waiters, ws[0])
 		}
 	}
-	slices.SortFunc(s.Waiters, func(a, b driver.Waiter) int { return a.Since.Compare(b.Since) })
+	sort.SliceStable(s.Waiters, func(i, j int) bool { return s.Waiters[i].Since.Before(s.Waiters[j].Since) })
 	for i := range s.Waiters {
 		s.Waiters[i].Position = i + 1
 	}
 	if len(ends) >= q.set.need {
-		slices.SortFunc(ends, time.Time.Compare)
-		s.NotBefore = ends[len(ends)-q.set.need]
+		slices.Sort(ends)
+		s.NotBefore = time.UnixMicro(ends[len(ends)-q.set.need])
 	}
-	slices.SortFunc(s.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Token, b.Token) })
+	sort.SliceStable(s.Holders, func(i, j int) bool { return s.Holders[i].Token < s.Holders[j].Token })
 	return s
 }
 
@@ -282,7 +282,7 @@ func (q *lister) mergeOne(name string, lists []statuses) driver.Status {
 // otherwise the greatest, because a node that got the request late may report a greater one. Its
 // lease lasts as long as it does on a majority.
 func agree(hs []driver.Holder, need int) driver.Holder {
-	slices.SortFunc(hs, func(a, b driver.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
+	sort.SliceStable(hs, func(i, j int) bool { return hs[i].TTL > hs[j].TTL })
 	h, shown := hs[need-1], map[int64]int{}
 	for _, o := range hs {
 		h.Token = max(h.Token, o.Token)

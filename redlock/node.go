@@ -41,8 +41,8 @@ type node struct {
 
 // outage is why a node is left out. Its calls fail immediately until it is back.
 type outage struct {
-	cause error // it is the wrong kind of server, and has never been suitable
-	unfit bool  // it is the wrong kind of server, and was never another
+	cause error // what its calls return
+	unfit bool  // it is the wrong kind of server, and has never been suitable
 }
 
 // maxFlights bounds the calls that accumulate on a slow node.

@@ -45,6 +45,9 @@ type Rules struct {
 	// Search is how long to search for an order in which a lock could have granted the acquisitions.
 	// 0 means that this is not judged.
 	Search time.Duration `json:"search,omitempty"`
+	// Skew is by how much the clocks of the processes may differ. What is shorter is no violation. 0 is
+	// for processes of one machine.
+	Skew time.Duration `json:"skew,omitempty"`
 }
 
 // Judge finds the violations of h. It replaces those of an earlier call.
@@ -52,9 +55,10 @@ func (h *History) Judge(r Rules) {
 	h.Rules, h.Violations, h.Expected, h.Undecided = r, nil, nil, nil
 	end := time.Now().Add(r.Search)
 	for name, of := range believed(h.Acquisitions) {
-		all := append(sweep(of), lateLosses(of)...)
+		of = within(of, r.Skew)
+		all := append(sweep(of, r.Skew), lateLosses(of)...)
 		if !r.IgnoreMinHolds && len(all) == 0 {
-			all = minHolds(of)
+			all = minHolds(of, r.Skew)
 		}
 		if r.Search > 0 && len(all) == 0 {
 			more, decided := search(of, end)

@@ -34,7 +34,8 @@ func Read(files ...string) (*History, error) {
 	return h, nil
 }
 
-const runPrefix = `{"engine":` // of the first line of a written history
+// RunPrefix begins the first line of a file that [History.Write] wrote.
+const RunPrefix = `{"engine":`
 
 // parse appends the events of a file. The last line may be incomplete, after a kill.
 func (h *History) parse(name string) error {
@@ -43,7 +44,7 @@ func (h *History) parse(name string) error {
 		return err
 	}
 	lines := json.NewDecoder(bytes.NewReader(text))
-	if bytes.HasPrefix(text, []byte(runPrefix)) {
+	if bytes.HasPrefix(text, []byte(RunPrefix)) {
 		if err := lines.Decode(h); err != nil {
 			return err
 		}

@@ -42,10 +42,13 @@ type finding struct {
 // first one.
 type latest struct{ ending, token *Acquisition }
 
-func (l *latest) add(a *Acquisition) {
+func (l *latest) end(a *Acquisition) {
 	if l.ending == nil || a.Until > l.ending.Until {
 		l.ending = a
 	}
+}
+
+func (l *latest) issue(a *Acquisition) {
 	if l.token == nil || a.Token > l.token.Token {
 		l.token = a
 	}
@@ -55,12 +58,19 @@ func (l *latest) add(a *Acquisition) {
 // search: every acquisition is an interval, from the return of acquire until its holder no longer
 // considers the lock held. Intervals that exclude each other must be disjoint. An acquisition's
 // token must be greater than that of every acquisition that it excludes and that returned before,
-// and than that of every one that returned before it was called.
-func sweep(acquisitions []Acquisition) (all []finding) {
+// and than that of every one that returned before it was called. Of two that returned within skew,
+// either may have been the first.
+func sweep(acquisitions []Acquisition, skew time.Duration) (all []finding) {
 	var any, exclusive latest
+	issued := 0               // of how many the token counts
 	var sharing []Acquisition // those that are shared and have not ended
 	for i := range acquisitions {
 		a, before := &acquisitions[i], &any
+		for ; issued < i && acquisitions[issued].Returned <= a.Returned-skew; issued++ {
+			if any.issue(&acquisitions[issued]); !acquisitions[issued].Shared {
+				exclusive.issue(&acquisitions[issued])
+			}
+		}
 		if a.Shared {
 			before = &exclusive
 			sharing = slices.DeleteFunc(append(sharing, *a), func(s Acquisition) bool { return s.Until <= a.Returned })
@@ -74,8 +84,8 @@ func sweep(acquisitions []Acquisition) (all []finding) {
 		if b := before.token; b != nil && a.Token <= b.Token {
 			all = append(all, found(TokenOrder, *b, *a, "%v was granted %s after %v, with a token that is not greater", a, a.Name, b))
 		}
-		if any.add(a); !a.Shared {
-			exclusive.add(a)
+		if any.end(a); !a.Shared {
+			exclusive.end(a)
 		}
 	}
 	return append(all, later(acquisitions)...)
@@ -128,7 +138,7 @@ func follow(began []use, see func(top, next int)) {
 
 // minHolds finds acquisitions that returned before another holder's minimum hold was over. Sweep has
 // found nothing in them.
-func minHolds(acquisitions []Acquisition) []finding {
+func minHolds(acquisitions []Acquisition, skew time.Duration) []finding {
 	longer := slices.Clone(acquisitions)
 	for i, a := range longer {
 		const unit = time.Millisecond // engines count in milliseconds, and may cut off a part of one
@@ -136,7 +146,7 @@ func minHolds(acquisitions []Acquisition) []finding {
 			longer[i].Until = max(a.Until, a.Called+a.MinHold-unit)
 		}
 	}
-	all := sweep(longer)
+	all := sweep(longer, skew)
 	for i := range all {
 		all[i].Rule, all[i].Text = MinHold, "before a minimum hold was over, "+all[i].Text
 	}

@@ -1,9 +1,8 @@
 //go:build unix
 
-// Command fencelock-all is the command fencelock that can also use etcd (etcd://) and NATS JetStream
-// (nats://), and test an engine under faults (chaos). The clients of both and what the tests need make
-// it larger, so it is a program of its own. Its help calls it fencelock: it can be installed under that
-// name.
+// Command fencelock-all is the command fencelock that can also use the other stores, such as etcd and
+// DynamoDB, and test an engine under faults (chaos). The clients and what the tests need make it larger, so
+// it is a program of its own. Its help calls it fencelock: it can be installed under that name.
 package main
 
 import (
@@ -31,7 +30,8 @@ import (
 func main() {
 	engineurl.AddStore("etcd", openEtcd)
 	engineurl.AddStore("nats", openNATS)
-	cli.Main(chaoscli.Jobs(), chaoscli.New)
+	engineurl.AddAll()
+	cli.Main(chaoscli.Jobs(), chaoscli.New, chaoscli.Verify)
 }
 
 // openEtcd opens the records with the prefix that the path is; the default one if there is none.

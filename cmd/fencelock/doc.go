@@ -13,6 +13,7 @@
 //	fencelock renew HANDLE --max-hold 1h          hold it for an hour from now
 //	fencelock release HANDLE                      release it
 //	fencelock limit --rate 10/m api -- curl ...   ten a minute across all hosts
+//	fencelock pipe                                locks for a program in any language
 //	fencelock ls                                  who holds what
 //	fencelock status nightly                      who holds and who waits
 //	fencelock holds billing && ./publish          only where the leader runs
@@ -34,8 +35,8 @@
 //
 // The flag --url, or the variable FENCELOCK_URL, names the engine: a directory of this host
 // (file:///path), Redis (redis://, rediss://, redis+sentinel://, redis+cluster://), several
-// independent Redis servers (redlock://), PostgreSQL (postgres://), a table of MariaDB or MySQL
-// (mariadb://, mysql://), a bucket of S3 or another object store (s3://), or Lease objects of
+// independent Redis servers (redlock://), PostgreSQL (postgres://, and postgres+rows:// behind a
+// pooler), a table of MariaDB or MySQL (mariadb://, mysql://), a bucket of S3 or another object store (s3://), or Lease objects of
 // Kubernetes (k8s://). Without a URL, the locks are in a directory of this user on this host: they
 // exclude neither other hosts nor other users. A command under a lock gets FENCELOCK_URL only with
 // --pass-url.

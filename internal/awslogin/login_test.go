@@ -54,7 +54,7 @@ func sources(t *testing.T, life time.Duration) (address string, logins *int) {
 			t.Setenv(name, "")
 		}
 	}
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
 	logins = new(int)
 	role := func(w http.ResponseWriter, id string) {
 		*logins++
@@ -150,9 +150,9 @@ func TestTemporaryKeys(t *testing.T) {
 	<-stalled
 	current()
 	close(answered)
-	l.mu.Lock()
+	l.turn <- struct{}{}
 	l.keys.expires = time.Now()
-	l.mu.Unlock()
+	<-l.turn
 	cancel()
 	if k, err := l.current(ctx); err == nil && !time.Now().Before(k.expires) {
 		t.Error("expired keys are used")
@@ -210,5 +210,34 @@ func TestSecretAddress(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// TestSilentSource: while a source does not answer one request, another one ends with its own context.
+func TestSilentSource(t *testing.T) {
+	asked, end := make(chan struct{}, 1), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-end
+	}))
+	t.Cleanup(s.Close)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", s.URL)
+	login := New(http.DefaultClient, "s3", "us-east-1")
+	first := make(chan error, 1)
+	go func() { // ends with the answer
+		_, err := login.current(t.Context())
+		first <- err
+	}()
+	<-asked
+	brief, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := login.current(brief); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the error of the context", err)
+	}
+	close(end)
+	if err := <-first; err == nil {
+		t.Error("an empty answer has no keys")
 	}
 }

@@ -1,4 +1,5 @@
-// Package bucket sends requests to a bucket of S3, or of another object store with S3's interface.
+// Package bucket sends requests to a bucket of an object store: S3 and stores with its interface, Azure Blob
+// Storage, or Google Cloud Storage.
 package bucket
 
 import (
@@ -23,19 +24,22 @@ import (
 
 // Config says where a bucket is.
 type Config struct {
-	Name     string
-	Region   string        // empty means that of the environment, or us-east-1
-	Endpoint string        // the URL of a store other than Amazon's
+	Dialect  *Dialect      // nil means that of S3
+	Name     string        // of the bucket or container
+	Region   string        // of S3; empty means that of the environment, or us-east-1
+	Endpoint string        // the URL of the store, without the bucket; empty means Amazon's
 	Prefix   string        // of all object keys
 	Client   *http.Client  // nil means one with a Transport
 	Limit    time.Duration // of a request
 
-	// Sign signs a request whose body has this SHA-256 hash. Nil means the login of the process.
+	// Sign signs a request whose body has this SHA-256 hash. Nil means the login of the process at
+	// Amazon.
 	Sign func(r *http.Request, hash string) error
 }
 
 // Bucket is a bucket. It repeats no request. It is safe for concurrent use.
 type Bucket struct {
+	*Dialect
 	base   string // the URL of the bucket, with a slash at the end
 	prefix string
 	client http.Client
@@ -46,7 +50,7 @@ type Bucket struct {
 // New returns a bucket. It does no I/O.
 func New(cfg Config) *Bucket {
 	region := awslogin.Region(cfg.Region)
-	b := &Bucket{base: "https://" + cfg.Name + ".s3." + region + ".amazonaws.com/", prefix: cfg.Prefix, client: *cmp.Or(cfg.Client, usual), sign: cfg.Sign, limit: cfg.Limit}
+	b := &Bucket{Dialect: cmp.Or(cfg.Dialect, S3()), base: "https://" + cfg.Name + ".s3." + region + ".amazonaws.com/", prefix: cfg.Prefix, client: *cmp.Or(cfg.Client, usual), sign: cfg.Sign, limit: cfg.Limit}
 	switch {
 	case cfg.Endpoint != "":
 		b.base = strings.TrimSuffix(cfg.Endpoint, "/") + "/" + cfg.Name + "/"
@@ -79,7 +83,7 @@ func Transport() *http.Transport {
 
 // Object is an object as the store returns it. If there is none, its ETag is empty.
 type Object struct {
-	ETag           string
+	ETag           string // or what the dialect has as the version
 	Body           []byte
 	Modified, Date time.Time // when it was written and read, by the store's clock in whole seconds
 }
@@ -99,13 +103,13 @@ func (b *Bucket) Get(ctx context.Context, key string) (Object, error) {
 	o := Object{Body: body, Modified: date(header, "Last-Modified"), Date: date(header, "Date")}
 	switch status {
 	case http.StatusOK:
-		o.ETag = header.Get("ETag")
+		o.ETag = header.Get(b.version)
 	case http.StatusNotFound:
 	default: // such as 409 and 412, which are answers to a write
 		return Object{}, fmt.Errorf("the store answers %d to a read", status)
 	}
 	if o.Date.IsZero() || status == http.StatusOK && (o.ETag == "" || o.Modified.IsZero()) {
-		return Object{}, fmt.Errorf("%w: the store's answer has no ETag, Last-Modified or Date", driver.ErrConfig)
+		return Object{}, fmt.Errorf("%w: the store's answer has no %s, Last-Modified or Date", driver.ErrConfig, b.version)
 	}
 	return o, nil
 }
@@ -114,21 +118,25 @@ func (b *Bucket) Get(ctx context.Context, key string) (Object, error) {
 // new ETag. After an error other than ErrChanged, ErrBusy and ErrConfig the object may have been
 // written, or may be written later.
 func (b *Bucket) Put(ctx context.Context, key string, body []byte, etag string) (string, error) {
-	condition := http.Header{"If-Match": {etag}}
-	if etag == "" {
-		condition = http.Header{"If-None-Match": {"*"}}
+	if !b.known(etag) {
+		return "", ErrChanged
 	}
-	status, header, _, err := b.do(ctx, http.MethodPut, key, nil, condition, body)
-	next := header.Get("ETag")
+	name, value := b.when(etag)
+	with := http.Header{name: {value}}
+	for name, value := range b.written {
+		with.Set(name, value)
+	}
+	status, header, _, err := b.do(ctx, http.MethodPut, key, nil, with, body)
+	next := header.Get(b.version)
 	switch {
 	case err != nil:
 		return "", err
-	case status == http.StatusPreconditionFailed, status == http.StatusNotFound:
+	case changed(status, header):
 		return "", ErrChanged
 	case status == http.StatusConflict:
 		return "", ErrBusy
 	case next == "":
-		return "", errors.New("the store's answer to a write has no ETag")
+		return "", errors.New("the store's answer to a write has no " + b.version)
 	}
 	return next, nil
 }
@@ -141,35 +149,24 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 
 // List returns a page of object keys that have a prefix, and the token of the next page.
 func (b *Bucket) List(ctx context.Context, prefix, token string) (keys []string, next string, err error) {
-	query := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "prefix": {b.prefix + prefix}}
-	if token != "" {
-		query.Set("continuation-token", token)
-	}
-	_, _, body, err := b.do(ctx, http.MethodGet, "", query, nil, nil)
+	_, _, body, err := b.do(ctx, http.MethodGet, "", b.list(b.prefix+prefix, token), nil, nil)
 	if err != nil {
 		return nil, "", err
 	}
-	var page struct {
-		Contents []struct{ Key string }
-		Next     string `xml:"NextContinuationToken"`
-	}
-	err = xml.Unmarshal(body, &page)
-	for _, c := range page.Contents {
-		key, wrong := url.QueryUnescape(c.Key)
-		err = errors.Join(err, wrong)
-		keys = append(keys, strings.TrimPrefix(key, b.prefix))
-	}
-	if err != nil {
+	if keys, next, err = b.page(body); err != nil {
 		return nil, "", fmt.Errorf("%w: the store's list of objects: %w", driver.ErrConfig, err)
 	}
-	return keys, page.Next, nil
+	for i, key := range keys {
+		keys[i] = strings.TrimPrefix(key, b.prefix)
+	}
+	return keys, next, nil
 }
 
 // maxBody is greater than any answer: an object has at most driver.MaxRecord bytes and a line, a
 // list has a thousand keys.
 const maxBody = 8 << 20
 
-// do sends a request and returns the answer, which is 200, 204, 404, 409 or 412. The other ones are
+// do sends a request and returns the answer, which is 2xx, 404, 409 or 412. The other ones are
 // errors, and so is a 404 unless it is about an object. With a query, the request is about the
 // bucket.
 func (b *Bucket) do(ctx context.Context, method, key string, query url.Values, header http.Header, body []byte) (int, http.Header, []byte, error) {
@@ -189,6 +186,9 @@ func (b *Bucket) do(ctx context.Context, method, key string, query url.Values, h
 		r.URL.Path += b.prefix + key
 	}
 	r.URL.RawQuery = awslogin.Query(query)
+	for name, value := range b.header {
+		r.Header.Set(name, value)
+	}
 	for name, values := range header {
 		r.Header[name] = values
 	}
@@ -202,13 +202,16 @@ func (b *Bucket) do(ctx context.Context, method, key string, query url.Values, h
 		return 0, nil, nil, fmt.Errorf("sign a request: %w", err)
 	}
 	answer, err := b.client.Do(r)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return 0, nil, nil, e.Err // without the URL, which may have a signature
+	}
 	if err != nil {
 		return 0, nil, nil, err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxBody))
-	if err == nil && answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusNoContent {
-		err = problem(answer.StatusCode, text)
+	if err == nil && answer.StatusCode/100 != 2 {
+		err = problem(answer.StatusCode, text, b.Rights)
 	}
 	return answer.StatusCode, answer.Header, text, err
 }
@@ -219,15 +222,15 @@ func date(header http.Header, name string) time.Time {
 	return t
 }
 
-// problem returns the error of an answer other than 200, or nil if it is about a condition of a
+// problem returns the error of an answer other than 2xx, or nil if it is about a condition of a
 // write or a missing object.
-func problem(status int, body []byte) error {
+func problem(status int, body []byte, rights string) error {
 	var answer struct{ Code, Message string }
 	_ = xml.Unmarshal(body, &answer) // a proxy's answer is not XML
 	text := strings.TrimSpace(fmt.Sprintf("%d %s: %s", status, answer.Code, answer.Message))
 	hint := ""
 	switch {
-	case status == http.StatusConflict, status == http.StatusPreconditionFailed, answer.Code == "NoSuchKey":
+	case status == http.StatusConflict, status == http.StatusPreconditionFailed, answer.Code == "NoSuchKey", answer.Code == "BlobNotFound":
 		return nil
 	case status >= 500 && status != http.StatusNotImplemented, status == http.StatusTooManyRequests,
 		status == http.StatusRequestTimeout, answer.Code == "ExpiredToken", answer.Code == "RequestTimeout":
@@ -236,12 +239,14 @@ func problem(status int, body []byte) error {
 		hint = " (set this host's clock)"
 	case answer.Code == "NoSuchBucket":
 		hint = " (create the bucket)"
+	case answer.Code == "ContainerNotFound":
+		hint = " (create the container)"
 	case status/100 == 3, answer.Code == "AuthorizationHeaderMalformed":
 		hint = " (set the region or the endpoint of the bucket)"
-	case answer.Code == "InvalidAccessKeyId", answer.Code == "SignatureDoesNotMatch":
+	case answer.Code == "InvalidAccessKeyId", answer.Code == "SignatureDoesNotMatch", answer.Code == "AuthenticationFailed", answer.Code == "InvalidAuthenticationInfo":
 		hint = " (check the login)"
 	case status == http.StatusForbidden, status == http.StatusUnauthorized:
-		hint = " (the login needs s3:GetObject, s3:PutObject and s3:ListBucket)"
+		hint = " (the login needs " + rights + ")"
 	case status == http.StatusNotImplemented:
 		hint = " (the store has no conditional writes)"
 	case status == http.StatusNotFound:

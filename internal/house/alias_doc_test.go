@@ -53,7 +53,7 @@ func TestAliasesShowTheirFields(t *testing.T) {
 func TestProgramsNeedNoDriver(t *testing.T) {
 	for _, s := range sources(t) {
 		i := slices.IndexFunc(rooms, func(r room) bool { return r.matches(s.folder) })
-		recipe := i >= 0 && slices.Contains(rooms[i].imports, ".") && !strings.HasPrefix(s.folder, "internal/") && !strings.HasPrefix(s.folder, "driver/")
+		recipe := i >= 0 && slices.Contains(rooms[i].imports, ".") && !strings.HasPrefix(s.folder, "internal/") && house(s.folder) == library && !strings.HasPrefix(s.folder, "driver/")
 		if s.test || s.folder != "." && !recipe {
 			continue
 		}

@@ -23,7 +23,7 @@ const modulePath = "github.com/fencelock/fencelock"
 // room says what the code of one folder may import beside the standard library.
 type room struct {
 	folder  string   // the folder; with a trailing slash, all folders below it
-	imports []string // module paths, or folders of ours
+	imports []string // module paths, or folders of ours; with a trailing slash, all folders below them
 	tests   []string // what its tests may import as well; nil means anything
 }
 
@@ -38,7 +38,7 @@ var rooms = []room{
 	{folder: "internal/freeze", imports: []string{}},
 	{folder: "internal/clock", imports: []string{"internal/hold", "golang.org/x/sys"}},
 	{folder: "internal/retry", imports: []string{}},
-	{folder: "internal/chaos/page", imports: []string{"chaostest/history"}},
+	{folder: "cmd/internal/chaos/page", imports: []string{"chaostest/history"}},
 	{folder: "internal/crew", imports: []string{}},
 	{folder: "internal/deadline", imports: []string{}},
 	{folder: "internal/faults", imports: []string{"golang.org/x/sys"}},
@@ -79,13 +79,16 @@ var rooms = []room{
 	{folder: "fencelockvet/checks", imports: []string{"golang.org/x/tools"}},
 	{folder: "observe/otelfencelock", imports: []string{".", "observe/lockmetrics", "go.opentelemetry.io/otel"}},
 	{folder: "observe/promfencelock", imports: []string{".", "observe/lockmetrics", "github.com/prometheus/client_golang"}},
-	{folder: "stores/sqlrecords", imports: []string{"driver", "internal/retry"}},
+	{folder: "internal/recordsql", imports: []string{"driver"}},
 	{folder: "kubelock", imports: []string{"driver", "internal/kubeapi", "internal/retry"}},
 	{folder: "internal/kubeapi", imports: []string{"driver"}},
-	{folder: "stores/s3records", imports: []string{"driver", "internal/awslogin", "internal/bucket", "internal/retry", "golang.org/x/sync"}},
+	{folder: "internal/cloudlogin", imports: []string{"driver"}},
 	{folder: "internal/bucket", imports: []string{"driver", "internal/awslogin"}},
 	{folder: "stores/etcdrecords", imports: []string{"driver", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/v3", "google.golang.org/grpc/codes"}},
 	{folder: "stores/natsrecords", imports: []string{"driver", "github.com/nats-io/nats.go"}},
+	{folder: "stores/", imports: []string{
+		"driver", "internal/awslogin", "internal/bucket", "internal/cloudlogin", "internal/recordsql", "internal/retry", "github.com/jackc/pgx/v5", "golang.org/x/sync",
+	}},
 	{folder: "internal/awslogin", imports: []string{}},
 	{folder: "recordlock", imports: []string{"driver", "internal/clock", "internal/inspect", "internal/recordtext", "internal/retry", "github.com/google/uuid"}},
 	{folder: "fence/internal/redisfloor", imports: []string{"fence", "internal/retry"}},
@@ -102,8 +105,8 @@ var rooms = []room{
 	{folder: "internal/inspect", imports: []string{"driver"}},
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
-	{folder: "internal/chaos", imports: []string{
-		".", "driver", "chaostest/history", "internal/clock", "internal/crew", "internal/faults", "internal/retry", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
+	{folder: "cmd/internal/chaos", imports: []string{
+		".", "driver", "chaostest/history", "cmd/internal/engineurl", "internal/clock", "internal/crew", "internal/faults", "internal/retry", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
 		"internal/testkit/redistest", "engine libraries", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5",
 	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},
@@ -111,7 +114,8 @@ var rooms = []room{
 		"driver", "internal/testkit/hosttest", "internal/testkit/pgtest", "internal/testkit/redistest", "filelock", "pglock", "redislock", "redlock",
 		"github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
-	{folder: "internal/testkit/evidence/", imports: []string{"internal/testkit/evidence", "internal/testkit/sim"}},
+	{folder: "internal/testkit/explore", imports: []string{"internal/hold"}},
+	{folder: "lab/evidence/", imports: []string{"lab/evidence", "internal/testkit/sim"}},
 	{folder: "internal/testkit/examtest", imports: []string{".", "driver", "driver/drivertest", "internal/faults", "memlock"}},
 	{folder: "internal/testkit/hosttest", imports: []string{}},
 	{folder: "internal/testkit/mariadbtest", imports: []string{"internal/freeze", "internal/testkit/hosttest"}},
@@ -119,8 +123,8 @@ var rooms = []room{
 		".", "driver", "chaostest", "chaostest/history", "chaostest/record", "internal/faults", "internal/retry",
 	}},
 	{folder: "internal/testkit/pgtest", imports: []string{"internal/testkit/hosttest", "github.com/jackc/pgx/v5"}},
-	{folder: "internal/testkit/picture", imports: []string{}},
-	{folder: "internal/testkit/picture/", imports: []string{"internal/testkit/picture"}},
+	{folder: "lab/picture", imports: []string{}},
+	{folder: "lab/picture/", imports: []string{"lab/picture"}},
 	{folder: "internal/testkit/ratetest", imports: []string{"internal/gcra", "pgregory.net/rapid"}},
 	{folder: "internal/testkit/redistest", imports: []string{"internal/freeze", "internal/testkit/hosttest"}},
 	{folder: "internal/testkit/sim", imports: []string{"internal/hold", "internal/quorum"}},
@@ -131,11 +135,12 @@ var rooms = []room{
 	{folder: "cmd/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/crew"}},
 	{folder: "cmd/internal/engineurl", imports: []string{
 		"cmd/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
-		"pglock", "recordlock", "redislock", "redlock", "stores/s3records", "stores/sqlrecords", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
+		"pglock", "recordlock", "redislock", "redlock", "stores/", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/internal/supervise", imports: []string{"golang.org/x/sys", "golang.org/x/term"}},
 	{folder: "cmd/internal/termtext", imports: []string{}},
 	{folder: "cmd/", imports: []string{"anything"}},
+	{folder: "lab/", imports: []string{"anything"}},
 	{folder: "examples/", imports: []string{"anything"}},
 	{folder: ".", imports: []string{"driver", "internal/clock", "internal/deadline", "internal/heldlock", "internal/hold", "internal/retry", "internal/schedule", "internal/watch", "golang.org/x/sync"}},
 }
@@ -152,13 +157,13 @@ var sets = map[string][]string{
 // package testing.
 const (
 	testkit       = "internal/testkit/"
-	startsServers = "internal/chaos"
+	startsServers = "cmd/internal/chaos"
 )
 
 // mayTest are the folders whose shipped code may import package testing.
 var mayTest = []string{
-	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest",
-	"internal/testkit/nemesistest", "internal/testkit/objecttest", "internal/testkit/verdict",
+	"chaostest", "driver/drivertest", "driver/drivertest/proc", "fence/internal/guardtest", "internal/testkit/conntest", "internal/testkit/engines", "internal/testkit/examtest", "internal/testkit/explore",
+	"internal/testkit/nemesistest", "internal/testkit/dynamotest", "internal/testkit/objecttest", "internal/testkit/verdict",
 }
 
 // leaves are the modules of their own that users import. Users upgrade them and the root one by one, so
@@ -167,7 +172,25 @@ var leaves = []string{"cron/schedulers", "fence/fencegrpc", "observe/otelfencelo
 
 // modules are all modules of their own whose code obeys these rules, too: each in a folder that the plan
 // names.
-var modules = append(slices.Clone(leaves), "cmd", "examples/service", "fencelockvet")
+var modules = append(slices.Clone(leaves), "cmd", "lab", "examples/service", "fencelockvet")
+
+// The laboratory imports the commands and the library, and the commands import the library.
+const (
+	library = iota
+	commands
+	laboratory
+)
+
+// house tells to which of the three a folder belongs.
+func house(folder string) int {
+	switch {
+	case strings.HasPrefix(folder, "lab/"):
+		return laboratory
+	case strings.HasPrefix(folder, "cmd/"):
+		return commands
+	}
+	return library
+}
 
 // isLeaf reports whether a folder is in one of leaves.
 func isLeaf(folder string) bool {
@@ -240,7 +263,10 @@ func checkArrow(folder string, test bool, imported string) error {
 	if i < 0 {
 		return fmt.Errorf("%s: the folder has no place in the plan: add it to rooms in arch_test.go", folder)
 	}
-	if !test && folder != startsServers && !strings.HasPrefix(folder, testkit) && !slices.Contains(mayTest, folder) && strings.HasPrefix(imported, modulePath+"/"+testkit) {
+	if below := strings.TrimPrefix(imported, modulePath+"/"); below != imported && house(below) > house(folder) {
+		return fmt.Errorf("%s must not import %s: the library, the commands and the laboratory only import what stands before them", folder, imported)
+	}
+	if !test && folder != startsServers && house(folder) < laboratory && !strings.HasPrefix(folder, testkit) && !slices.Contains(mayTest, folder) && strings.HasPrefix(imported, modulePath+"/"+testkit) {
 		return fmt.Errorf("%s must not import %s: only tests do", folder, imported)
 	}
 	if below := strings.TrimPrefix(imported, modulePath+"/"); !test && isLeaf(folder) && slices.Contains(strings.Split(below, "/"), "internal") {
@@ -284,6 +310,9 @@ func covers(entry, imported string) bool {
 		return imported == modulePath
 	case strings.Contains(strings.SplitN(entry, "/", 2)[0], "."):
 		return imported == entry || strings.HasPrefix(imported, entry+"/")
+	}
+	if strings.HasSuffix(entry, "/") {
+		return strings.HasPrefix(imported, modulePath+"/"+entry)
 	}
 	return imported == modulePath+"/"+entry
 }
@@ -343,6 +372,10 @@ func TestArrowsRefuse(t *testing.T) {
 		{folder: "cmd/internal/supervise", imported: modulePath, test: true, want: true},
 		{folder: "cmd/internal/engineurl", imported: modulePath + "/cmd/internal/supervise", want: false},
 		{folder: "elsewhere", imported: "os", want: false},
+		{folder: "redislock", imported: modulePath + "/cmd/internal/cli", test: true, want: false},
+		{folder: "cmd/internal/cli", imported: modulePath + "/lab/picture", test: true, want: false},
+		{folder: "lab/board", imported: modulePath + "/cmd/internal/cli", test: true, want: true},
+		{folder: "lab/bench", imported: modulePath + "/internal/testkit/redistest", want: true},
 	} {
 		err := checkArrow(c.folder, c.test, c.imported)
 		if got := err == nil; got != c.want {
@@ -354,8 +387,8 @@ func TestArrowsRefuse(t *testing.T) {
 // TestCommandWithoutTesting: package testing would add its flags to the command. What tests engines is in
 // fencelock-all.
 func TestCommandWithoutTesting(t *testing.T) {
-	laboratory := []string{"testing", modulePath + "/internal/testkit", modulePath + "/internal/chaos", modulePath + "/internal/faults", "github.com/anishathalye/porcupine"}
-	for _, way := range reaches(sources(t), "cmd/fencelock", false, laboratory...) {
+	kit := []string{"testing", modulePath + "/internal/testkit", modulePath + "/cmd/internal/chaos", modulePath + "/internal/faults", "github.com/anishathalye/porcupine"}
+	for _, way := range reaches(sources(t), "cmd/fencelock", false, kit...) {
 		t.Error(way)
 	}
 	if len(reaches(sources(t), "cmd/internal/cli", true, "testing")) == 0 {
@@ -406,7 +439,7 @@ func TestWithoutHeavyModules(t *testing.T) {
 	}
 	for name, module := range map[string]string{
 		"observe/otelfencelock/go.sum": "go.opentelemetry.io", "observe/promfencelock/go.sum": "github.com/prometheus", "stores/etcdrecords/go.sum": "go.etcd.io",
-		"stores/natsrecords/go.sum": "github.com/nats-io", "tools/stores/go.sum": servers,
+		"stores/natsrecords/go.sum": "github.com/nats-io", "lab/go.sum": servers,
 	} {
 		if !strings.Contains(readText(t, name), module) {
 			t.Errorf("this test does not see what %s downloads", name)

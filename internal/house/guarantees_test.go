@@ -23,17 +23,25 @@ import (
 // The tables of the guarantees are written from the results of a run of the tests, which are
 // stored. This file compares the page, the stored results and the sources of the tests.
 
-const (
-	guarantees    = "docs/guarantees.md"
-	storedResults = "docs/guarantees/results.json"
-)
+const storedResults = "docs/guarantees/results.json"
 
-var runGuarantees = flag.Bool("guarantees", false, "run the tests with a verdict, and write "+storedResults+" and the tables of "+guarantees)
+// guaranteePages are the pages with the tables.
+var guaranteePages = []string{"docs/guarantees.md", "docs/failures.md", "docs/failures-redlock.md"}
 
-// examined are the packages whose TestExam is the conformance suite of an engine.
-var examined = map[string]string{
-	"driver/drivertest": "memory", "filelock": "files", "redislock": "Redis", "redlock": "Redlock", "pglock": "PostgreSQL", "recordlock": "records",
+// guarantees returns the pages as one text.
+func guarantees(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, name := range guaranteePages {
+		all = append(all, readText(t, name))
+	}
+	return strings.Join(all, "\n")
 }
+
+var runGuarantees = flag.Bool("guarantees", false, "run the tests with a verdict, and write "+storedResults+" and the tables of the guarantees")
+
+// examined are the packages whose TestExam is the conformance suite of an engine, with its name there.
+var examined = examinedBy()
 
 // results are what a run of the tests has shown.
 type results struct {
@@ -210,6 +218,10 @@ func (r results) fillPromise(in table, row []string, column int) (faults []strin
 	}
 	for _, engine := range examined {
 		i := slices.Index(in.columns, engine)
+		if i < 0 {
+			faults = append(faults, fmt.Sprintf("%q: the table has no column %s", row[0], engine))
+			continue
+		}
 		promise := "-"
 		if kept[engine] {
 			promise = "yes"
@@ -231,7 +243,7 @@ func remark(cell string) string {
 func checkGuarantees(page string, r results, tests []shown) (faults []string) {
 	want, scenarios, faults := rewritten(page, r)
 	if page != want {
-		faults = append(faults, guarantees+" differs from "+storedResults+firstDifference(page, want))
+		faults = append(faults, "the guarantees differ from "+storedResults+firstDifference(page, want))
 	}
 	for _, s := range r.Verdicts {
 		if !slices.Contains(tests, s) {
@@ -284,16 +296,16 @@ func TestGuarantees(t *testing.T) {
 	if *runGuarantees && len(faults) == 0 {
 		writeGuarantees(t, tests)
 	}
-	faults = append(faults, checkGuarantees(readText(t, guarantees), readResults(t), tests)...)
+	faults = append(faults, checkGuarantees(guarantees(t), readResults(t), tests)...)
 	for _, fault := range faults {
-		t.Errorf("%s (make guarantees writes the page)", fault)
+		t.Errorf("%s (make guarantees writes the pages)", fault)
 	}
 }
 
 // TestGuaranteesRefuse: a verdict that is changed in a test, in the page or in the results is found,
 // as is a promise.
 func TestGuaranteesRefuse(t *testing.T) {
-	all, page := sources(t), readText(t, guarantees)
+	all, page := sources(t), guarantees(t)
 	stored := readResults(t)
 	before, _ := asserted(all)
 	for name, flipped := range map[string]string{"Safe": "Unsafe", "Guarded": "Safe", "Refused": "Safe", "Unsafe": "Guarded"} {
@@ -342,7 +354,7 @@ func flip(all []sourceFile, from, to string) (undo func()) {
 	return undo
 }
 
-// writeGuarantees runs the tests, and writes the results and the page.
+// writeGuarantees runs the tests, and writes the results and the pages.
 func writeGuarantees(t *testing.T, tests []shown) {
 	t.Helper()
 	names := map[string]map[string]bool{} // by folder
@@ -364,8 +376,11 @@ func writeGuarantees(t *testing.T, tests []shown) {
 	for _, engines := range r.Suite {
 		slices.Sort(engines)
 	}
-	page, _, _ := rewritten(readText(t, guarantees), r)
-	for name, text := range map[string]string{storedResults: r.text(t), guarantees: page} {
+	written := map[string]string{storedResults: r.text(t)}
+	for _, name := range guaranteePages {
+		written[name], _, _ = rewritten(readText(t, name), r)
+	}
+	for name, text := range written {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -144,3 +144,25 @@ func TestObservabilityPage(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchmarksPage: every number in the tables of the page is one of the results.
+func TestBenchmarksPage(t *testing.T) {
+	results := readText(t, "lab/bench/results.md")
+	n := 0
+	for line := range strings.Lines(readText(t, "docs/benchmarks.md")) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for _, cell := range cells[1:] {
+			cell = strings.Trim(cell, " *")
+			if cell == "" || cell[0] < '0' || cell[0] > '9' {
+				continue
+			}
+			n++
+			if !regexp.MustCompile(`[ (]` + regexp.QuoteMeta(cell) + `[ )]`).MatchString(results) {
+				t.Errorf("the results do not have %q of\n%s", cell, line)
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("the page has %d numbers", n)
+	}
+}

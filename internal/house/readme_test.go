@@ -68,6 +68,20 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// TestSearchWords: the index has the words of other libraries and courses, each with a page.
+func TestSearchWords(t *testing.T) {
+	_, table, ok := strings.Cut(readText(t, "docs/README.md"), "## Search words")
+	for _, word := range []string{
+		"exclusive access", "coordination", "coordinator", "ACID", "exponential backoff", "jitter", "multi-node", "fault-tolerant", "high availability", "auto-expiry",
+		"owner check", "context manager", "async/await", "asyncio", "background jobs", "wait time", "capacity planning", "premature expiry", "durability", "latency",
+		"Chaos Mesh", "Chaos Monkey", "start simple", "measure", "anti-patterns", "starvation", "optimistic locking",
+	} {
+		if !ok || !regexp.MustCompile(`(?m)^\| [^|]*\b`+regexp.QuoteMeta(word)+`\b[^|]* \| .*\]\(`).MatchString(table) {
+			t.Errorf("docs/README.md has no row for %q", word)
+		}
+	}
+}
+
 // runOverlay runs source as a command of a module, without a file in its tree.
 func runOverlay(t *testing.T, module, dir, source string) string {
 	t.Helper()

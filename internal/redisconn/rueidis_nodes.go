@@ -59,6 +59,10 @@ func (c *rueidisConn) Each(ctx context.Context, args ...string) ([]Answer, error
 }
 
 func (n rueidisNode) answer(ctx context.Context, args []string) Answer {
+	ask := ask
+	if IsFresh(ctx) {
+		ask = askFresh
+	}
 	m, err := ask(ctx, n.client, args...).ToMessage()
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return Answer{Node: n.addr, Err: Unreached(errorOf(ctx, err), n.addr)}
@@ -147,6 +151,14 @@ func ask(ctx context.Context, client rueidis.Client, args ...string) rueidis.Red
 	defer cancel()
 	cmd := client.B().Arbitrary(args...).Build()
 	return Promptly(ctx, func() rueidis.RedisResult { return client.Do(noDeadline{ctx}, cmd) }, rueidis.NewErrorResult)
+}
+
+// askFresh sends a command to one server on a new connection.
+func askFresh(ctx context.Context, client rueidis.Client, args ...string) rueidis.RedisResult {
+	cmd := client.B().Arbitrary(args...).Build()
+	return onNew(ctx, client, func(ctx context.Context, conn rueidis.DedicatedClient) rueidis.RedisResult {
+		return conn.Do(ctx, cmd)
+	}, rueidis.NewErrorResult)
 }
 
 // flatten appends the elements of an answer. Maps are ordered by key.

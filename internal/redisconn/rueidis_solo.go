@@ -125,6 +125,9 @@ func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
 	if call.Replicas > 0 {
 		return c.replicated(ctx, call)
 	}
+	if IsFresh(ctx) {
+		return c.fresh(ctx, call)
+	}
 	if c.sharing.Load() > 0 || c.client.Mode() != rueidis.ClientModeStandalone || !c.solo.call.TryLock() {
 		return c.piped(ctx, call)
 	}
@@ -140,6 +143,25 @@ func (c *rueidisConn) single(ctx context.Context, call *Call) Reply {
 	}
 	defer c.solo.call.Unlock()
 	return c.alone(ctx, conn, call)
+}
+
+// fresh makes one call on a new connection.
+func (c *rueidisConn) fresh(ctx context.Context, call *Call) Reply {
+	return onNew(WithDeadline(ctx, callLimit), c.client, func(ctx context.Context, conn rueidis.DedicatedClient) Reply {
+		return replyOf(ctx, run(ctx, conn, call, false))
+	}, func(err error) Reply { return Reply{Err: err} })
+}
+
+// onNew returns the result of call on a new connection, or that of failed as soon as ctx ends, also while
+// the client dials.
+func onNew[T any](ctx context.Context, client rueidis.Client, call func(context.Context, rueidis.DedicatedClient) T, failed func(error) T) T {
+	ctx, cancel := Timed(ctx)
+	defer cancel()
+	return Promptly(ctx, func() T {
+		conn, _ := client.Dedicate()       // dials
+		defer func() { go conn.Close() }() // ends within a second
+		return call(ctx, conn)
+	}, failed)
 }
 
 // alone makes one call on the solo connection. If ctx ends, it closes the connection, because

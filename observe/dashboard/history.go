@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -117,8 +118,9 @@ func (h *history) add(list []fencelock.Status, err error, now time.Time, took ti
 	h.points = append(h.points, point{now.UnixMilli(), int64(h.sums.Held), int64(h.sums.Waiting)})
 	h.points = slices.DeleteFunc(h.points, func(p point) bool { return p[0] < now.Add(-chartSpan).UnixMilli() })
 	h.list = slices.Concat(list, h.resting(now))
-	slices.SortStableFunc(h.list, func(a, b fencelock.Status) int {
-		return cmp.Or(-cmp.Compare(h.urgency(a, now), h.urgency(b, now)), cmp.Compare(a.Name, b.Name))
+	sort.SliceStable(h.list, func(i, j int) bool {
+		a, b := h.list[i], h.list[j]
+		return cmp.Or(-cmp.Compare(h.urgency(a, now), h.urgency(b, now)), cmp.Compare(a.Name, b.Name)) < 0
 	})
 }
 

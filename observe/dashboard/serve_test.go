@@ -24,7 +24,7 @@ var serve = flag.String("serve", "", "serve the page of this `scene` until stdin
 // hostile is a name that would be markup, and a note that would change the order of text.
 const hostile = `<img src=x onerror=alert(1)>"'&` + "\u202egnp.exe"
 
-// TestServe serves a scene to the browser of tools/browser. It prints the address and ends with its
+// TestServe serves a scene to the browser of lab/browser. It prints the address and ends with its
 // stdin. Without a scene there is nothing to do.
 func TestServe(t *testing.T) {
 	if *serve == "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -191,8 +192,9 @@ func (h *history) hottest() []hotView {
 			hot = append(hot, hotView{name, round(t.waited)})
 		}
 	}
-	slices.SortFunc(hot, func(a, b hotView) int {
-		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Name, b.Name))
+	sort.SliceStable(hot, func(i, j int) bool {
+		a, b := hot[i], hot[j]
+		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Name, b.Name)) < 0
 	})
 	return hot[:min(len(hot), maxHot)]
 }

@@ -27,8 +27,6 @@
 // The engine of package redislock uses rueidis, which shares one connection between concurrent
 // calls. It has a higher throughput with many goroutines; for a single caller there is no
 // difference.
-// calls and does more with many goroutines at once; a single caller sees no
-// difference.
 package goredis
 
 import (

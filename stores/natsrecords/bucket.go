@@ -149,7 +149,7 @@ func (b *bucket) list(ctx context.Context, prefix string) (list []driver.Record,
 	}
 	for entry := range w.Updates() {
 		if entry == nil { // the end of what is there
-			slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+			slices.SortStableFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
 			return list, nil
 		}
 		if key, ok := decode(entry.Key()); ok && strings.HasPrefix(key, prefix) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/bucket"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // ErrConditions means that the store does not obey the conditions of writes, so it cannot keep locks.
@@ -26,12 +27,12 @@ func (r *Records) Init(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*r.limit)
+	ctx, cancel := context.WithTimeout(ctx, 3*r.limit+8*r.bucket.Pace)
 	defer cancel()
 	for pause := backoff(); ; {
 		var failed error
 		race := func(etag string) (won int) {
-			if failed == nil {
+			if retry.Sleep(ctx, r.bucket.Pace); failed == nil {
 				won, failed = r.race(ctx, etag)
 			}
 			return won
@@ -40,7 +41,10 @@ func (r *Records) Init(ctx context.Context) error {
 		other := race(`"none"`)             // 0
 		now, err := r.bucket.Get(ctx, initKey)
 		if failed = cmp.Or(failed, err); failed != nil {
-			return failure(failed)
+			if r.bucket.Pace > 0 && !errors.Is(failed, driver.ErrConfig) && pause.Wait(ctx) {
+				continue // writes are limited
+			}
+			return r.failure(failed)
 		}
 		same := race(now.ETag) // 1, or 0 if another Init has written
 		switch {
@@ -49,7 +53,7 @@ func (r *Records) Init(ctx context.Context) error {
 		case other > 0 || same > 1:
 			return fmt.Errorf("%w: If-Match", ErrConditions)
 		case failed != nil:
-			return failure(failed)
+			return r.failure(failed)
 		case same == 1:
 			return nil
 		case !pause.Wait(ctx):

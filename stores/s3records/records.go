@@ -1,6 +1,7 @@
 // Package s3records stores records ([driver.Records]) as objects of S3 or of another object store
-// with S3's interface and its conditional writes, If-None-Match: * and If-Match. Locks, and packages
-// that need records, can use them:
+// with S3's interface and its conditional writes, If-None-Match: * and If-Match; see [New]. It also
+// stores them in Azure Blob Storage ([NewAzure]) and Google Cloud Storage ([NewGoogle]), whose
+// interfaces differ a little. Locks, and packages that need records, can use them:
 //
 //	records := s3records.New("my-bucket", &s3records.Config{Region: "eu-west-1", Prefix: "locks/"})
 //	if err := records.Init(ctx); err != nil { // checks that the store obeys conditions
@@ -12,8 +13,8 @@
 // A login needs s3:GetObject and s3:PutObject on the objects with the prefix, and s3:ListBucket on
 // the bucket; without the latter, S3 answers "access denied" for a missing object.
 //
-// Get, Clock and most calls of Swap are one request. Swap reads a record with a TTL first. List is
-// one request for each record and one for each thousand. An expired record remains an object until
+// Get, Clock and most calls of Swap are one request. Swap reads a record with a TTL first, and reads the
+// object after a refusal. List is one request for each record and one for each thousand. An expired record remains an object until
 // the next Swap of its key.
 //
 // The store's clock is the Date header of its answers, which has whole seconds: a record may remain
@@ -32,6 +33,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -69,7 +71,7 @@ type Config struct {
 	Sign func(r *http.Request, hash string) error
 }
 
-// Records stores records in a bucket. It is safe for concurrent use.
+// Records stores records in a bucket or a container. It is safe for concurrent use.
 type Records struct {
 	bucket *bucket.Bucket
 	limit  time.Duration
@@ -82,10 +84,14 @@ func New(name string, cfg *Config) *Records {
 	if cfg == nil {
 		cfg = &Config{}
 	}
-	limit := cmp.Or(cfg.Timeout, 5*time.Second)
-	return &Records{limit: limit, bucket: bucket.New(bucket.Config{
-		Name: name, Region: cfg.Region, Endpoint: cfg.Endpoint, Prefix: cfg.Prefix, Client: cfg.Client, Sign: cfg.Sign, Limit: limit / 3,
-	})}
+	return open(cfg.Timeout, bucket.Config{Name: name, Region: cfg.Region, Endpoint: cfg.Endpoint, Prefix: cfg.Prefix, Client: cfg.Client, Sign: cfg.Sign})
+}
+
+// open returns the records of a bucket with a limit for each call.
+func open(limit time.Duration, cfg bucket.Config) *Records {
+	limit = cmp.Or(limit, 5*time.Second)
+	cfg.Limit = limit / 3
+	return &Records{limit: limit, bucket: bucket.New(cfg)}
 }
 
 // Get implements driver.Records.
@@ -94,7 +100,7 @@ func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 		return driver.Record{}, err
 	}
 	rec, _, err := r.read(ctx, key)
-	return rec, failure(err)
+	return rec, r.failure(err)
 }
 
 // read returns a record, and the object that has it or an expired one.
@@ -177,13 +183,13 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 	if err == nil && ttl > 0 {
 		etag += brief
 	}
-	return etag, failure(err)
+	return etag, r.failure(err)
 }
 
 // swap writes the object of a record that has a version. It returns the new ETag.
 func (r *Records) swap(ctx context.Context, key string, body []byte, version string) (string, error) {
 	etag, mayExpire := strings.CutSuffix(version, brief)
-	look := mayExpire
+	look, again := mayExpire, false
 	var unknown error // of an attempt that may have written the object, or may still write it
 	for pause := backoff(); ; {
 		if look {
@@ -210,13 +216,12 @@ func (r *Records) swap(ctx context.Context, key string, body []byte, version str
 			unknown = err
 		case unknown == nil && errors.Is(err, driver.ErrConfig):
 			return "", err
-		case unknown == nil && refused && version != "":
-			return "", driver.ErrConflict
 		}
-		if (look || !refused) && !pause.Wait(ctx) { // the first refusal may be due to an expired record
+		// The first refusal may be due to an expired record, or to a proxy that has sent this write twice.
+		if (again || !refused) && !pause.Wait(ctx) {
 			return "", cmp.Or(unknown, err)
 		}
-		look = true
+		look, again = true, again || refused
 	}
 }
 
@@ -236,11 +241,11 @@ func (r *Records) List(ctx context.Context, prefix string) ([]driver.Record, err
 			return err
 		})
 		if err != nil {
-			return nil, failure(err)
+			return nil, r.failure(err)
 		}
 		found, err := r.readAll(ctx, objects)
 		if err != nil {
-			return nil, failure(err)
+			return nil, r.failure(err)
 		}
 		list = append(list, found...)
 		if after == "" {
@@ -248,7 +253,7 @@ func (r *Records) List(ctx context.Context, prefix string) ([]driver.Record, err
 		}
 	}
 	list = slices.DeleteFunc(list, func(rec driver.Record) bool { return rec.Version == "" || !strings.HasPrefix(rec.Key, prefix) })
-	slices.SortFunc(list, func(a, b driver.Record) int { return strings.Compare(a.Key, b.Key) })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Key < list[j].Key })
 	return list, nil
 }
 
@@ -271,6 +276,29 @@ func (r *Records) readAll(ctx context.Context, objects []string) ([]driver.Recor
 	return list, group.Wait()
 }
 
+// Sweep counts all objects with the prefix, and deletes them if remove is true. It is for tests: locks that
+// are held are lost.
+func (r *Records) Sweep(ctx context.Context, remove bool) (n int, err error) {
+	for after := ""; ; {
+		var keys []string
+		if keys, after, err = r.bucket.List(ctx, "", after); err != nil {
+			return n, r.failure(fmt.Errorf("list the objects: %w", err))
+		}
+		n += len(keys)
+		for _, key := range keys {
+			if !remove {
+				break
+			}
+			if err := r.bucket.Delete(ctx, key); err != nil {
+				return n, r.failure(fmt.Errorf("delete an object: %w", err))
+			}
+		}
+		if after == "" {
+			return n, nil
+		}
+	}
+}
+
 // Clock implements driver.Records. It reads the Date header of an answer.
 func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	if err := ctx.Err(); err != nil {
@@ -278,15 +306,15 @@ func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err er
 	}
 	_, o, err := r.read(ctx, "fencelock clock")
 	if err != nil {
-		return earliest, latest, failure(err)
+		return earliest, latest, r.failure(err)
 	}
 	return o.Date, o.Date.Add(time.Second), nil
 }
 
 // failure converts an error of a request to one of the records.
-func failure(err error) error {
+func (r *Records) failure(err error) error {
 	if err == nil || errors.Is(err, driver.ErrConflict) || errors.Is(err, driver.ErrConfig) {
 		return err
 	}
-	return fmt.Errorf("%w: records in S3: %w", driver.ErrUnavailable, err)
+	return fmt.Errorf("%w: records in %s: %w", driver.ErrUnavailable, r.bucket.Name, err)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/recordsql"
 )
 
 // code returns the server's code of an error, or "" if the error is not from the server. It is an
@@ -30,14 +31,11 @@ func code(err error) string {
 // errOneConnection is the error of a check that did not get its second connection.
 var errOneConnection = errors.New("the check for a pooler that shares connections got no second connection: allow two in every pool, or " + useExec)
 
-// passing reports whether the server has done nothing and a retry may succeed: after a deadlock, a
-// lock wait timeout, a row that has changed since the snapshot, a table that is being created
-// concurrently, or a connection that was idle for longer than the server allows.
+// passing reports whether the server has done nothing and a retry may succeed: after a deadlock or a lock
+// wait timeout, say.
 func passing(err error) bool {
-	return errors.Is(err, errOneConnection) || slices.Contains([]string{
-		"1213", "1205", "1020", // MySQL, MariaDB
-		"40001", "40P01", "55P03", "23505", "42P07", "42710", "57P05", // PostgreSQL
-	}, code(err))
+	c := code(err)
+	return errors.Is(err, errOneConnection) || recordsql.Passing(c) || slices.Contains([]string{"1213", "1205", "1020"}, c) // MySQL, MariaDB
 }
 
 // protocolViolation is the code of the server if a statement of another client gets the arguments of
@@ -55,15 +53,15 @@ func crossed(err error) bool {
 // records. It is ErrConfig if the login lacks a privilege, the table does not exist, or a pooler mixes
 // up statements.
 func failure(before, err error) error {
-	kind, hint := driver.ErrUnavailable, ""
+	kind, hint := driver.ErrUnavailable, recordsql.Hint(code(err))
 	switch c := code(err); {
 	case crossed(err):
 		kind, hint = driver.ErrConfig, " (if a pooler shares connections, "+useExec+")"
-	case c == "1146" || c == "42P01":
+	case c == "1146":
 		kind, hint = driver.ErrConfig, " (Init creates it)"
 	case slices.Contains([]string{"1044", "1045", "1049", "1054", "1064", "1142", "1143", "1698"}, c):
 		kind = driver.ErrConfig
-	case len(c) == 5 && slices.Contains([]string{"42", "28", "3D", "3F"}, c[:2]) && !passing(err):
+	case recordsql.Misconfigured(c):
 		kind = driver.ErrConfig
 	}
 	if before != nil {

@@ -4,7 +4,7 @@ import "regexp"
 
 // Break changes a part of a statement of the records, and reports whether it was there.
 func (r *Records) Break(statement, pattern, instead string) bool {
-	sql := map[string]*string{"get": &r.sql.get, "list": &r.sql.list, "update": &r.sql.update, "revive": &r.sql.revive}[statement]
+	sql := map[string]*string{"get": &r.sql.Get, "list": &r.sql.List, "update": &r.sql.Update, "revive": &r.sql.Revive}[statement]
 	before := *sql
 	*sql = regexp.MustCompile(pattern).ReplaceAllString(before, instead)
 	return *sql != before

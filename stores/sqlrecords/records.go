@@ -20,10 +20,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/recordsql"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -39,7 +39,7 @@ type Config struct {
 type Records struct {
 	db      *sql.DB
 	dialect Dialect
-	sql     statements
+	sql     recordsql.Statements
 	invalid error        // the error of invalid arguments of New
 	fits    fitness      // of the connections
 	swept   retry.Period // the sweeps of expired rows
@@ -47,9 +47,14 @@ type Records struct {
 
 var _ driver.Records = (*Records)(nil)
 
-// Servers truncate or refuse names of more than 63 characters. The name of the index has 8 more
-// than that of the table.
-var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
+// Dialect is the SQL dialect of a server.
+type Dialect int
+
+// The dialects. MySQL is for MariaDB 10.5 and later and for MySQL 8.0 and later.
+const (
+	PostgreSQL Dialect = iota + 1
+	MySQL
+)
 
 // New returns the records in a table of db. It does no I/O. [Records.Init] creates the table. With
 // an invalid dialect or table name every call returns an ErrConfig.
@@ -63,17 +68,18 @@ var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A
 // ErrConfig if the connections do not fit.
 func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
 	r := &Records{db: db, dialect: dialect, fits: newFitness()}
-	table := "fencelock_record"
+	table := recordsql.DefaultTable
 	if cfg != nil && cfg.Table != "" {
 		table = cfg.Table
 	}
-	switch {
+	switch r.invalid = recordsql.CheckTable(table); {
 	case dialect != PostgreSQL && dialect != MySQL:
 		r.invalid = fmt.Errorf("%w: the dialect is neither PostgreSQL nor MySQL", driver.ErrConfig)
-	case !tableName.MatchString(table):
-		r.invalid = fmt.Errorf("%w: %q is not a valid table name: use at most 55 letters, digits and underscores", driver.ErrConfig, table)
+	case r.invalid != nil:
+	case dialect == PostgreSQL:
+		r.sql = recordsql.Postgres(table)
 	default:
-		r.sql = dialect.statements(table)
+		r.sql = recordsql.MySQL(table)
 	}
 	return r
 }
@@ -81,12 +87,12 @@ func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
 // Schema returns the statements that create the table, for an administrator or the migrations of a
 // program; see [Records.Init]. Users of the records need SELECT, INSERT, UPDATE and DELETE on the
 // table.
-func (r *Records) Schema() []string { return r.sql.schema }
+func (r *Records) Schema() []string { return r.sql.Schema }
 
 // Init creates the table if it does not exist.
 func (r *Records) Init(ctx context.Context) error {
 	return r.call(ctx, func(ctx context.Context) error {
-		for _, statement := range r.sql.schema {
+		for _, statement := range r.sql.Schema {
 			if _, err := r.db.ExecContext(ctx, statement); err != nil {
 				return err
 			}
@@ -103,7 +109,7 @@ func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 	rec := driver.Record{Key: key}
 	err := r.call(ctx, func(ctx context.Context) error {
 		var version []byte
-		err := r.db.QueryRowContext(ctx, r.sql.get, []byte(key)).Scan(&version, &rec.Value)
+		err := r.db.QueryRowContext(ctx, r.sql.Get, []byte(key)).Scan(&version, &rec.Value)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -116,9 +122,6 @@ func (r *Records) Get(ctx context.Context, key string) (driver.Record, error) {
 	return rec, nil
 }
 
-// forEver is a TTL of about 70,000 years in microseconds. It cannot overflow.
-const forEver = 1 << 61
-
 // Swap implements driver.Records. It retries after a deadlock or a lock wait timeout, but not after
 // an error with an unknown outcome. On MySQL the TTL counts from the start of the statement, even
 // if that waited for the row.
@@ -126,11 +129,7 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
-	life := int64((ttl + time.Microsecond - 1) / time.Microsecond)
-	if ttl == 0 {
-		life = forEver
-	}
-	next := rand.Text() // unique even after a restore of the database
+	life, next := recordsql.Life(ttl), rand.Text() // unique even after a restore of the database
 	row, old := []byte(key), []byte(version)
 	value = append([]byte{}, value...) // nil would be NULL
 	err := r.call(ctx, func(ctx context.Context) error {
@@ -142,13 +141,13 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 		}
 		defer conn.Close()
 		if version != "" {
-			return change(ctx, conn, r.sql.update, []byte(next), value, life, row, old)
+			return change(ctx, conn, r.sql.Update, []byte(next), value, life, row, old)
 		}
 		// An expired row is not a record. If no row has expired and none can be inserted, there is
 		// a record.
-		err = change(ctx, conn, r.sql.revive, []byte(next), value, life, row)
+		err = change(ctx, conn, r.sql.Revive, []byte(next), value, life, row)
 		if errors.Is(err, driver.ErrConflict) {
-			err = change(ctx, conn, r.sql.insert, row, []byte(next), value, life)
+			err = change(ctx, conn, r.sql.Insert, row, []byte(next), value, life)
 		}
 		return err
 	})
@@ -172,9 +171,6 @@ func change(ctx context.Context, conn *sql.Conn, statement string, args ...any) 
 	return err
 }
 
-// sweepLimit is the maximum number of rows of a sweep, so that a swap does not wait long.
-const sweepLimit = 1000
-
 // sweep deletes rows that expired a while ago, once a minute, or with the next swap if there are
 // more. It ignores errors, since it is repeated.
 func (r *Records) sweep(ctx context.Context) {
@@ -183,11 +179,11 @@ func (r *Records) sweep(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	swept, err := r.db.ExecContext(ctx, r.sql.sweep)
+	swept, err := r.db.ExecContext(ctx, r.sql.Sweep)
 	if err != nil {
 		return
 	}
-	if rows, err := swept.RowsAffected(); err == nil && rows >= sweepLimit {
+	if rows, err := swept.RowsAffected(); err == nil && rows >= recordsql.SweepLimit {
 		r.swept.Again()
 	}
 }
@@ -196,7 +192,7 @@ func (r *Records) sweep(ctx context.Context) {
 func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	err = r.call(ctx, func(ctx context.Context) error {
 		list = nil
-		rows, err := r.db.QueryContext(ctx, r.sql.list, []byte(prefix), after(prefix))
+		rows, err := r.db.QueryContext(ctx, r.sql.List, []byte(prefix), recordsql.After(prefix))
 		if err != nil {
 			return err
 		}
@@ -216,23 +212,11 @@ func (r *Records) List(ctx context.Context, prefix string) (list []driver.Record
 	return list, nil
 }
 
-// after returns the smallest bytes that are greater than all keys with a prefix. Keys are UTF-8, so
-// they have no byte 0xff.
-func after(prefix string) []byte {
-	for end := []byte(prefix); len(end) > 0; end = end[:len(end)-1] {
-		if last := len(end) - 1; end[last] < 0xff {
-			end[last]++
-			return end
-		}
-	}
-	return []byte{0xff}
-}
-
 // Clock implements driver.Records with the server's clock.
 func (r *Records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
 	var micros int64
 	err = r.call(ctx, func(ctx context.Context) error {
-		return r.db.QueryRowContext(ctx, r.sql.clock).Scan(&micros)
+		return r.db.QueryRowContext(ctx, r.sql.Clock).Scan(&micros)
 	})
 	if err != nil {
 		return earliest, latest, err

@@ -21,10 +21,10 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/fencelock/fencelock/cmd/internal/chaos"
+	chaospage "github.com/fencelock/fencelock/cmd/internal/chaos/page"
 	"github.com/fencelock/fencelock/cmd/internal/cli"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
-	"github.com/fencelock/fencelock/internal/chaos"
-	chaospage "github.com/fencelock/fencelock/internal/chaos/page"
 	"github.com/fencelock/fencelock/internal/crew"
 )
 

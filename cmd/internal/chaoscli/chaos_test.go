@@ -33,7 +33,7 @@ import (
 // TestMain lets the test binary be the command, for the tests and for the workers of their runs.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each command would sleep for a second at its exit
-	testscript.Main(m, map[string]func(){"fencelock": func() { cli.Main(Jobs(), New) }})
+	testscript.Main(m, map[string]func(){"fencelock": func() { cli.Main(Jobs(), New, Verify) }})
 }
 
 // patience is how long a test waits for something that must happen.
@@ -152,6 +152,20 @@ func TestChaosLeavesNothingOnMariaDB(t *testing.T) {
 	}
 	if _, stderr, code := chaosRun(t, "--url", "mariadb://guest@"+m.Addr()+"/other"); code != cli.ExitUnavailable || !strings.Contains(stderr, "try: a user with CREATE and DROP") {
 		t.Errorf("a user who may not drop tables: exit code %d: %s", code, stderr)
+	}
+}
+
+// TestChaosLeavesNothingInRows: it uses a table of its own behind a pooler, which it drops with its
+// trigger.
+func TestChaosLeavesNothingInRows(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pooled := pgtest.StartPgBouncer(t, pg, "transaction").DSN()
+	url := strings.Replace(pooled, "postgres:", "postgres+rows:", 1) + "&listen=" + strings.ReplaceAll(pg.DSN(), "&", "%26")
+	stdout, stderr, code := chaosRun(t, "--url", url, "--for", "2s", "--seed", "1")
+	wantClean(t, stdout, stderr, code)
+	if n := pg.Query(t, "SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'public') || ' ' || (SELECT count(*) FROM pg_proc WHERE proname LIKE 'fencelock%')"); n != "0 0" {
+		t.Errorf("tables and functions that are left: %s", n)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/cmd/internal/chaos"
 	"github.com/fencelock/fencelock/cmd/internal/cli"
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
-	"github.com/fencelock/fencelock/internal/chaos"
 )
 
 const chaosLogEvery = 10 * time.Second

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelock/fencelock/cmd/internal/chaos"
 	"github.com/fencelock/fencelock/cmd/internal/cli"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
-	"github.com/fencelock/fencelock/internal/chaos"
 )
 
 const (
@@ -46,7 +46,7 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *cli.App, config chaos.Config) e
 	}
 	scheme, _, _ := strings.Cut(a.URL(), ":")
 	config.Rate = float64(rate)
-	config.Own = &chaos.Own{Name: scheme, URL: part.URL, Names: part.Names, Local: part.Local, New: part.New}
+	config.Own = &chaos.Own{Name: scheme, Part: part}
 	a.Say("using only what begins with %s", c.Prefix)
 	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
 }

@@ -45,9 +45,9 @@ func newAcquire(a *app) *cobra.Command {
 	c := new(acquireCmd)
 	cmd := &cobra.Command{
 		Use: "acquire [flags] NAME", GroupID: useLocks, Short: "Acquire a lock that outlives this command.",
-		Long: `Prints the fencing token and a handle of the lock, and leaves a process behind that holds it, the keeper. The lock ends with "fencelock release HANDLE", when the time of --max-hold is over, with the process of --with-pid, or when the keeper is killed.
+		Long: `Prints the fencing token and a handle of the lock, and leaves a process behind that holds it, the keeper. The lock ends with "fencelock release HANDLE", when the time of --max-hold is over, with the process of --with-pid, or when the keeper of a lock with --detach is killed.
 
-If the lock is lost, the keeper sends --signal to the process of --with-pid. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or at most 5 seconds later. A lock that is acquired in a command of fencelock run, elect or once ends with that command at the latest, before the lock of the command is released. (On systems other than Linux it does not.) Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
+If the lock is lost, the keeper sends --signal to the process of --with-pid. If the keeper is killed, a second process sends it; on files the lock then stays taken until the process has ended, elsewhere until the lease expires. If the time of --max-hold is over, or if the keeper gets TERM, it also sends the signal, and releases the lock when the process has ended, or at most 5 seconds later. A lock that is acquired in a command of fencelock run, elect or once ends with that command at the latest, before the lock of the command is released. (On systems other than Linux it does not.) Prefer "fencelock run", which ends every process of its command before another process can get the lock.`,
 		Example: `fencelock acquire nightly --max-hold 1h --detach
 vars=$(fencelock acquire -x nightly --max-hold 1h --with-pid $$) || exit
 eval "$vars"
@@ -63,10 +63,13 @@ fencelock release "$FENCELOCK_HANDLE"`,
 		},
 		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
 		RunE: func(*cobra.Command, []string) error {
-			if os.Getenv(keeperVariable) != "" {
-				return c.keep(a)
+			switch os.Getenv(keeperVariable) {
+			case "":
+				return c.hire(a)
+			case guardOfKeeper:
+				return c.guard()
 			}
-			return c.hire(a)
+			return c.keep(a)
 		},
 	}
 	c.flags(cmd)
@@ -105,8 +108,11 @@ func (c *acquireCmd) check() (err error) {
 	return cmp.Or(driver.CheckName(c.Name), c.ifBusy.check(), c.sharing.check(), checkTTL(c.TTL))
 }
 
-// keeperVariable is set in the environment of a keeper.
-const keeperVariable = "FENCELOCK_KEEPER"
+// keeperVariable is set in the environment of a keeper, and is guardOfKeeper in that of its guard.
+const (
+	keeperVariable = "FENCELOCK_KEEPER"
+	guardOfKeeper  = "guard"
+)
 
 // keeperLink is the file descriptor on which a keeper reports its lock.
 const keeperLink = 3

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,8 +80,9 @@ func addCommonCodes(root *cobra.Command) {
 		if cmd == root || cmd.Flags().Lookup("command") != nil {
 			all = append(all, startCodes...)
 		}
-		slices.SortStableFunc(all, func(a, b explained) int {
-			return cmp.Or(cmp.Compare(len(a.Word), len(b.Word)), cmp.Compare(a.Word, b.Word))
+		sort.SliceStable(all, func(i, j int) bool {
+			a, b := all[i].Word, all[j].Word
+			return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0
 		})
 		if cmd.Annotations == nil {
 			cmd.Annotations = map[string]string{}

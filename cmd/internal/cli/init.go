@@ -17,7 +17,6 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/pglock"
 )
 
 // initCmd is the verb init.
@@ -52,13 +51,12 @@ type initer interface {
 // Run prepares the engine. An engine that needs no preparation is an error: the caller may expect a
 // protection that is not enabled.
 func (c *initCmd) Run(a *app) error {
-	scheme, _, _ := strings.Cut(a.url, ":")
-	postgres := scheme == "postgres" || scheme == "postgresql"
+	sql, hasSQL := engineurl.SQL(a.url)
 	switch {
-	case c.Print && !postgres:
+	case c.Print && !hasSQL:
 		return &exitError{code: exitConfig, err: errors.New("--print needs a postgres:// URL; other engines have no SQL")}
 	case c.Print:
-		_, err := io.WriteString(a.stdout, pglock.Schema())
+		_, err := io.WriteString(a.stdout, sql)
 		return err
 	}
 	return a.with(func(ctx context.Context, engine driver.Engine) error {
@@ -66,8 +64,8 @@ func (c *initCmd) Run(a *app) error {
 		switch {
 		case !ok || engine.Traits().Engine == "redis" && engineurl.Parameter(a.url, "quarantine") != "on":
 			return &exitError{code: exitConfig, err: fmt.Errorf("%s needs no init (redis:// with quarantine=on does)", engine.Traits().Engine)}
-		case postgres:
-			return c.schema(ctx, a, engine, i)
+		case hasSQL:
+			return c.schema(ctx, a, engine, i, sql)
 		}
 		return c.declare(ctx, a, i)
 	})
@@ -78,7 +76,7 @@ const insufficientPrivilege = "42501"
 
 // schema creates the schema, or prints the SQL if this role may not. If the schema exists and can
 // be used, a missing permission to create it is not an error.
-func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer) error {
+func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i initer, sql string) error {
 	err := i.Init(ctx)
 	if err == nil {
 		a.say("the schema fencelock is ready")
@@ -91,7 +89,7 @@ func (c *initCmd) schema(ctx context.Context, a *app, engine driver.Engine, i in
 		a.say("the schema fencelock exists; nothing was changed, since only its owner may change it")
 		return nil
 	}
-	if _, err := io.WriteString(a.stdout, pglock.Schema()); err != nil {
+	if _, err := io.WriteString(a.stdout, sql); err != nil {
 		return err
 	}
 	return &exitError{code: exitConfig, err: errors.New("this role may not create the schema fencelock; an administrator must run the SQL on stdout" +

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/internal/pipe"
 	"github.com/fencelock/fencelock/cmd/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 )
@@ -39,9 +42,12 @@ func (c *acquireCmd) keep(a *app) error {
 	if err != nil {
 		return c.busy(err)
 	}
-	defer lock.Release() // if it fails, the lease expires
 	supervise.NameKeeper()
 	holding := &keeper{acquireCmd: c, locker: fencelock.New(engine, nil), lock: lock, until: time.Now().Add(c.MaxHold), watched: watched}
+	defer holding.release() // if it fails, the lease expires
+	if err := holding.startGuard(engine); err != nil {
+		return err
+	}
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
 	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
@@ -94,6 +100,61 @@ type keeper struct {
 	lock    *fencelock.Lock
 	until   time.Time // end of the maximum hold
 	watched *neighbour
+	helper  *pipe.Guard // nil with --detach
+}
+
+// theLock is the number of the only lock of a keeper for its guard.
+const theLock = 1
+
+// startGuard starts a process that does the rest if the keeper is killed: it sends the signal to the
+// process of --with-pid and has the descriptors of the lock, if there are any, until that process has ended.
+func (k *keeper) startGuard(engine driver.Engine) (err error) {
+	if k.Detach {
+		return nil
+	}
+	files, ok := engine.(inheritor)
+	if !ok {
+		files = noFiles{}
+	}
+	k.helper, err = startGuard(files, func(cmd *exec.Cmd) {
+		cmd.Args = os.Args
+		cmd.Env = append(os.Environ(), keeperVariable+"="+guardOfKeeper)
+	})
+	if err != nil {
+		return err
+	}
+	return k.helper.Keep(theLock, k.lock)
+}
+
+// noFiles stands for an engine whose locks are not descriptors. Its guard gets an empty file, so that it
+// knows that there is a lock.
+type noFiles struct{}
+
+func (noFiles) Inherit(driver.Lease) ([]*os.File, error) {
+	null, err := os.Open(os.DevNull)
+	return []*os.File{null}, err
+}
+
+// guard is the guard of a keeper.
+func (c *acquireCmd) guard() error {
+	signal.Ignore(supervise.EndSignals...) // they are for the keeper
+	supervise.NameKeeper()
+	watched, err := c.watch()
+	if err != nil {
+		return err // the keeper notices that its process has ended
+	}
+	pipe.RunGuard(func() {
+		watched.send(c.signal)
+		<-watched.ended
+	})
+	return nil
+}
+
+// release releases the lock. The guard closes its descriptors first, since a release only closes those of
+// this process.
+func (k *keeper) release() error {
+	k.helper.Free(theLock)
+	return k.lock.Release()
 }
 
 // untilEnd returns when the lock is to be released. If the process of --with-pid has to stop

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -187,4 +188,55 @@ func processesWith(t *testing.T, url string) (found []string) {
 		}
 	}
 	return found
+}
+
+// TestKilledKeeper: if the keeper is killed, the process of --with-pid gets the signal. On files, nobody else
+// gets the lock before this process has ended, also if the first guard of the keeper was killed before.
+func TestKilledKeeper(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for _, c := range []struct{ what, url string }{
+		{"files", "file://" + h.path("locks")},
+		{"files, second guard", "file://" + h.path("locks")},
+		{"redis", "redis://" + redistest.StartRedis(t).Addr()},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			worker := exec.Command("sh", "-c", "trap 'echo TERM >signalled' TERM; echo yes >ready; until test -e end; do sleep 0.05; done")
+			worker.Dir = t.TempDir()
+			must(t, worker.Start())
+			in := func(name string) string { return filepath.Join(worker.Dir, name) }
+			exists := func(name string) bool { _, err := os.Stat(in(name)); return err == nil }
+			eventually(t, "the worker is ready", func() bool { return exists("ready") })
+			k := h.acquired(t, c.url, "--with-pid", fmt.Sprint(worker.Process.Pid), "x")
+			if c.what == "files, second guard" {
+				first := guardOf(t, k.PID)
+				must(t, syscall.Kill(first, syscall.SIGKILL))
+				eventually(t, "there is another guard", func() bool { g := guardOf(t, k.PID); return g != 0 && g != first })
+				must(t, h.in(c.url, "renew", k.Handle, "--max-hold", "10m").Run())
+			}
+			must(t, syscall.Kill(k.PID, syscall.SIGKILL))
+			eventually(t, "the process gets the signal", func() bool { return exists("signalled") })
+			if err := h.in(c.url, "run", "-n", "x", "--", "true").Run(); exitCodeOf(err) != exitBusy {
+				t.Errorf("while the process of a killed keeper works: %v", err)
+			}
+			must(t, os.WriteFile(in("end"), nil, 0o600))
+			must(t, worker.Wait())
+			if c.what != "redis" {
+				must(t, h.in(c.url, "run", "-w", "60", "x", "--", "true").Run())
+			}
+		})
+	}
+	eventually(t, "no process is left", func() bool { return len(processesWith(t, "file://"+h.path("locks"))) == 0 })
+}
+
+// guardOf returns the guard of a keeper, which is its only child, or 0.
+func guardOf(t *testing.T, keeper int) (pid int) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", keeper))
+	must(t, err)
+	for _, file := range threads {
+		text, _ := os.ReadFile(file) // the thread may have ended
+		_, _ = fmt.Sscan(string(text), &pid)
+	}
+	return pid
 }

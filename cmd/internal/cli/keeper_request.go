@@ -61,7 +61,7 @@ func (k *keeper) serve(r keeperRequest, stopping bool) (released bool) {
 	}
 	switch verb {
 	case askRelease:
-		r.answer(releaseAnswer(k.lock.Release()) + "\n")
+		r.answer(releaseAnswer(k.release()) + "\n")
 		return true
 	case askRenew:
 		r.answer(k.renew(value, stopping) + "\n")

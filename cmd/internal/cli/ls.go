@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
-	"slices"
+	"sort"
 	"syscall"
 	"time"
 
@@ -93,7 +93,7 @@ func (c *lsCmd) list(ctx context.Context, engine driver.Engine) (list []fenceloc
 	} else {
 		list, err = fencelock.New(engine, nil).List(ctx, c.Prefix)
 	}
-	slices.SortStableFunc(list, sortings[c.Sort])
+	sort.SliceStable(list, func(i, j int) bool { return sortings[c.Sort](list[i], list[j]) < 0 })
 	return list, err
 }
 

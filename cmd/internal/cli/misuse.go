@@ -85,8 +85,8 @@ func noVerb(root *cobra.Command, words []string) error {
 	if root.ArgsLenAtDash() == 0 {
 		return &misuse{error: errors.New("unexpected -- before the command")}
 	}
-	if words[0] == "chaos" {
-		return &misuse{errors.New("fencelock does not have chaos, fencelock-all has"), engineurl.InstallAll}
+	if words[0] == "chaos" || words[0] == "verify" {
+		return &misuse{fmt.Errorf("fencelock does not have %s, fencelock-all has", words[0]), engineurl.InstallAll}
 	}
 	what := "unexpected argument " + words[0]
 	if near := root.SuggestionsFor(words[0]); len(near) > 0 {

@@ -27,7 +27,7 @@ type shown struct{ page, command, output string }
 // pagesWithOutput are the pages with blocks that begin with "$ fencelock".
 var pagesWithOutput = []string{
 	"operations.md", "cron.md", "leader-election.md",
-	"engines/files.md", "engines/postgres.md", "engines/postgres-internals.md",
+	"engines/files.md", "engines/postgres.md",
 }
 
 // outputsShown returns every command with its output from these pages.
@@ -194,33 +194,16 @@ func redisPages(t *testing.T, p *pageTest) {
 	})
 	p.hold(t, url, "elect", "--ttl", "10s", "--note", "10.0.0.8:8080", "billing", "--", "sleep", "600")
 	p.run(t, url, "leader-election.md", "fencelock status billing")
-	p.run(t, url, "leader-election.md", "fencelock resign billing --reason maintenance")
-	page, err := os.ReadFile("../../../docs/leader-election.md")
-	must(t, err)
-	_, want, _ := strings.Cut(string(page), "```\nfencelock: lock ")
-	want, _, _ = strings.Cut("fencelock: lock "+want, "```")
-	eventually(t, "the leader says what the page shows", func() bool {
-		b, err := os.ReadFile(log)
-		return err == nil && strings.Contains(alike(string(b)), alike(want))
-	})
 }
 
 func postgresPages(t *testing.T, p *pageTest) {
 	pg := pgtest.StartPostgres(t, "fsync=on")
 	pg.Exec(t, "CREATE ROLE app LOGIN", pglock.Schema())
 	url := pg.As("app")
-	p.run(t, url, "engines/postgres.md", "fencelock doctor --ttl 10s")
-	foreign := pg.Command(t, "psql", "-c", "SELECT pg_advisory_lock(hashtextextended('invoices', 0)), pg_sleep(600)")
-	must(t, foreign.Start())
-	p.run(t, url, "engines/postgres.md", "fencelock status invoices")
-	must(t, foreign.Process.Kill())
-	_ = foreign.Wait()
-	pg.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1")
-
 	p.hold(t, url, "run", "--note", "nightly billing", "invoices", "--", "sleep", "600")
 	eventually(t, "invoices is held", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.held WHERE owner IS NOT NULL") == "1" })
 	p.hold(t, url, "run", "--note", "by hand", "invoices", "--", "true")
 	p.run(t, url, "engines/postgres.md", "fencelock status invoices")
 	pg.Restart(t)
-	p.run(t, url, "engines/postgres-internals.md", "fencelock run -n nightly -- ./backup.sh")
+	p.run(t, url, "engines/postgres.md", "fencelock run -n nightly -- ./backup.sh")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ var startPostgres = map[string]func(s *scriptServers, tb scriptTB, name string, 
 	"pooler": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		b := pgtest.StartPgBouncer(tb, s.postgres[args[0]], args[1], args[2:]...)
 		tb.ts.Setenv(name, b.DSN())
+		tb.ts.Setenv(name+"_ROWS", rowsURL(b.DSN()))
 	},
 	"proxy": func(s *scriptServers, tb scriptTB, name string, args []string) {
 		p, err := faults.NewProxy(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.postgres[args[0]].Port())))
@@ -39,12 +41,16 @@ var startPostgres = map[string]func(s *scriptServers, tb scriptTB, name string, 
 func (s *scriptServers) addPostgres(tb scriptTB, name string, p *pgtest.Postgres) {
 	s.postgres[name] = p
 	tb.ts.Setenv(name, p.DSN())
+	tb.ts.Setenv(name+"_ROWS", rowsURL(p.DSN()))
 	tb.ts.Setenv(name+"_HOST", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Port())))
 	tb.ts.Setenv(name+"_DIR", p.Dir())
 }
 
+// rowsURL returns the URL of locks in rows of a server.
+func rowsURL(dsn string) string { return strings.Replace(dsn, "postgres:", "postgres+rows:", 1) }
+
 // scriptPostgres implements the script command pg. The first four forms set the variable NAME to a
-// URL:
+// URL, and the first three also NAME_ROWS to that of locks in rows:
 //
 //	pg start NAME [SETTING...]
 //	pg standby NAME PRIMARY

@@ -31,7 +31,7 @@ func newRoot(a *app, verbs ...Verb) *cobra.Command {
 		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Run commands under locks that many processes share, with fencing tokens.",
 		Long: `A DURATION is 30s, 1m30s, 12h, 2d, or a number of seconds.
 
-fencelock-all has the verb chaos, too, which tests an engine under faults: ` + engineurl.InstallAll + `.`,
+fencelock-all has two verbs more: chaos tests an engine under faults, and verify checks a log. To get it: ` + engineurl.InstallAll + `.`,
 		Example: `fencelock run nightly -- ./backup.sh     one backup at a time
 fencelock run -n nightly -- ./backup.sh  or exit 75 at once
 fencelock elect billing -- ./billing     one leader; the others wait
@@ -65,7 +65,7 @@ fencelock ls                             who holds what`,
 	root.SetHelpFunc(a.printHelp)
 	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: seeLocks, Title: seeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
 	root.AddCommand(
-		newRun(a), newElect(a), newOnce(a), newAcquire(a), newRenew(a), newRelease(a), newLimit(a),
+		newRun(a), newElect(a), newOnce(a), newAcquire(a), newRenew(a), newRelease(a), newLimit(a), newPipe(a),
 		newLs(a), newStatus(a), newHolds(a), newWatch(a), newUI(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a),
 		newDemo(a), newCompletion(a), newVersion(a),
 	)

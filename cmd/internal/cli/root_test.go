@@ -84,6 +84,7 @@ func TestRefusedCommandLines(t *testing.T) {
 		"statu":                         `unexpected argument statu, did you mean "status"?`,
 		"dashboard":                     `unexpected argument dashboard, did you mean "ui"?`,
 		"chaos --engine redis":          "fencelock does not have chaos, fencelock-all has",
+		"verify service.log":            "fencelock does not have verify, fencelock-all has",
 		"help statu":                    `unexpected argument statu, did you mean "status"?`,
 		"help run x":                    "unexpected argument x",
 		"status x y":                    "unexpected argument y",

@@ -34,7 +34,7 @@ func refuse(what string, have, need int, flag string) {
 	os.Exit(exitLimit)
 }
 
-// freeFiles returns how many files can be opened, most at most.
+// freeFiles returns how many files can still be opened, or most if that is less.
 func freeFiles(most int) (n int) {
 	var fds []int
 	for range most {

@@ -24,23 +24,45 @@ func parse(t *testing.T, raw string) *url.URL {
 	return u
 }
 
-// TestBeginningsAreSchemes: completion offers every scheme, and no scheme that Open refuses.
-func TestBeginningsAreSchemes(t *testing.T) {
-	var offered []string
-	for _, b := range engineurl.Beginnings() {
-		scheme, _, _ := strings.Cut(b, ":")
-		offered = append(offered, scheme)
+// TestBeginnings: completion offers what a URL of each scheme begins with.
+func TestBeginnings(t *testing.T) {
+	want := []string{
+		"file:///", "mem:", "redis://", "rediss://", "redis+unix://", "redis+sentinel://", "redis+cluster://", "redlock://",
+		"postgres://", "postgresql://", "postgres+rows://", "mysql://", "mariadb://", "s3://", "k8s://",
 	}
-	offered = append(offered, "postgresql") // a synonym of postgres that completion omits
-	slices.Sort(offered)
-	if all := engineurl.Schemes(); !slices.Equal(offered, all) {
-		t.Errorf("offered %q of %q", offered, all)
+	if got := engineurl.Beginnings(); !slices.Equal(got, want) {
+		t.Errorf("offered %q, want %q", got, want)
+	}
+}
+
+// TestPartsKnowWhatADeadWaiterCosts: a test of a running engine waits longer for a name on some engines.
+func TestPartsKnowWhatADeadWaiterCosts(t *testing.T) {
+	for raw, want := range map[string]engineurl.Part{
+		"file:///tmp/x":                     {Dead: engineurl.DeadNothing, Local: true},
+		"redis://h":                         {Plain: true},
+		"rediss://h":                        {},
+		"redis+cluster://h":                 {Plain: true, Dead: engineurl.DeadInTurn},
+		"redis+sentinel://h/m?tls=on":       {},
+		"redlock://a,b,c":                   {Plain: true, New: true},
+		"postgres://h/d":                    {},
+		"postgres+rows://h/d":               {Dead: engineurl.DeadLeases},
+		"mysql://h/d":                       {Dead: engineurl.DeadLeases},
+		"s3://bucket?region=eu-west-1":      {Dead: engineurl.DeadLeases},
+		"k8s://n?server=http://127.0.0.1:1": {Dead: engineurl.DeadLeases},
+	} {
+		part, err := engineurl.PartOf(raw, "p")
+		if err != nil {
+			t.Fatal(raw, err)
+		}
+		if part.Dead != want.Dead || part.Plain != want.Plain || part.New != want.New || part.Local != want.Local {
+			t.Errorf("%s: %+v", raw, part)
+		}
 	}
 }
 
 func TestUnknownScheme(t *testing.T) {
 	_, _, err := engineurl.Open(t.Context(), "redsi://h", nil)
-	const want = "redsi: unknown scheme; did you mean redis? (known: file, k8s, mariadb, mem, mysql, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock, s3)"
+	const want = "redsi: unknown scheme; did you mean redis? (known: file, k8s, mariadb, mem, mysql, postgres, postgres+rows, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock, s3)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -48,10 +70,11 @@ func TestUnknownScheme(t *testing.T) {
 
 // TestStoreOfAnotherProgram: the error names the program that has the client.
 func TestStoreOfAnotherProgram(t *testing.T) {
-	for _, raw := range []string{"etcd://h1,h2:2379/locks", "nats://h"} {
+	for _, raw := range []string{"etcd://h1,h2:2379/locks", "nats://h", "azblob://account/container", "gs://bucket", "dynamodb://locks"} {
 		_, _, err := engineurl.Open(t.Context(), raw, nil)
 		hinted, ok := errors.AsType[*engineurl.HintError](err)
-		want := raw[:4] + ": this program has no client for it, fencelock-all has"
+		scheme, _, _ := strings.Cut(raw, ":")
+		want := scheme + ": this program has no client for it, fencelock-all has"
 		if !ok || err.Error() != want || !strings.Contains(hinted.Hint, "go install github.com/fencelock/fencelock/cmd/fencelock-all@latest") {
 			t.Errorf("%s: %v (%+v)", raw, err, hinted)
 		}

@@ -3,7 +3,6 @@
 package engineurl
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -54,7 +53,7 @@ var (
 var ParseURL = parseURL
 
 // Schemes returns every scheme in sorted order.
-func Schemes() []string { return slices.Sorted(maps.Keys(schemes)) }
+func Schemes() []string { return slices.Sorted(slices.Values(opened((*scheme).name))) }
 
 // Hide removes one password from a text.
 func Hide(secret, text string) string {

@@ -19,6 +19,10 @@ import (
 	"github.com/fencelock/fencelock/recordlock"
 )
 
+var kubeSchemes = []scheme{
+	{form: "k8s://namespace[?server=URL&ca=FILE&token-file=FILE]", open: openKube},
+}
+
 // kubeTarget is a parsed URL of Kubernetes.
 type kubeTarget struct {
 	login     kubeapi.Login
@@ -97,7 +101,7 @@ func kubePart(u *url.URL, prefix string) (*Part, error) {
 		return nil, err
 	}
 	target.prefix = prefix
-	p := &Part{URL: u.String(), Names: prefix, Rate: clusterRate, sweep: target.sweep}
+	p := &Part{URL: u.String(), Names: prefix, Rate: clusterRate, Dead: DeadLeases, sweep: target.sweep}
 	if server, err := url.Parse(target.login.Server); err == nil {
 		p.Hosts = []string{server.Hostname()}
 	}

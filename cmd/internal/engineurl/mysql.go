@@ -21,6 +21,11 @@ import (
 	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
+var mysqlSchemes = []scheme{
+	{form: "mysql://[user:password@]host[:port]/database[?table=NAME]", open: openMySQL},
+	{form: "mariadb://[user:password@]host[:port]/database[?table=NAME]", open: openMySQL},
+}
+
 // mysqlParameters are the parameters of URLs of MariaDB and MySQL.
 var mysqlParameters = []string{"table", "tls", "timeout"}
 
@@ -97,29 +102,33 @@ func parseMySQL(u *url.URL) (*mysqlTarget, error) {
 	return t, q.err
 }
 
-// prepare connects once, so that an error is reported before a request waits and retries. It
-// creates the table if there is none.
+// prepare connects once. It creates the table if there is none.
 func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) error {
-	limited, cancel := context.WithTimeout(ctx, t.limit)
-	defer cancel()
-	_, err := records.Get(limited, "fencelock")
-	if server, ok := errors.AsType[*mysql.MySQLError](err); ok && server.Number == noSuchTable {
-		err = records.Init(limited)
+	missing := func(err error) bool {
+		server, ok := errors.AsType[*mysql.MySQLError](err)
+		return ok && server.Number == noSuchTable
 	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return explain(err, t.secrets, "", "check the user, the password and the database in FENCELOCK_URL; the user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if there is none")
+	return greet(ctx, t.limit, records, missing, func(err error) error { return explain(err, t.secrets, "", tableRights) })
 }
+
+// tableRights is the hint for a server that refuses a user of a table.
+const tableRights = "check the user, the password and the database in FENCELOCK_URL; the user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if there is none"
 
 // mysqlPart returns a table of its own. Its name is that of the table of the URL and the letters and
 // digits of the prefix.
 func mysqlPart(u *url.URL, prefix string) (*Part, error) {
+	table := partTable(u, prefix)
+	target, err := parseMySQL(u)
+	if err = cmp.Or(err, fitsTable(table)); err != nil {
+		return nil, err
+	}
+	return &Part{URL: u.String(), Hosts: []string{target.client.Addr}, Dead: DeadLeases, sweep: target.sweep}, nil
+}
+
+// partTable changes the table of a URL to one for a part, and returns it.
+func partTable(u *url.URL, prefix string) string {
 	q := u.Query()
-	table := cmp.Or(q.Get("table"), "fencelock_record") + "_" + strings.Map(func(r rune) rune {
+	table := cmp.Or(q.Get("table"), recordsTable) + "_" + strings.Map(func(r rune) rune {
 		if r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
 			return r
 		}
@@ -127,14 +136,15 @@ func mysqlPart(u *url.URL, prefix string) (*Part, error) {
 	}, prefix)
 	q.Set("table", table)
 	u.RawQuery = q.Encode()
-	target, err := parseMySQL(u)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(table) > longestTable:
-		return nil, fmt.Errorf("the table %s needs a name of at most %d characters: write a shorter --prefix", table, longestTable)
+	return table
+}
+
+// fitsTable returns an error if the name of a part's table is too long.
+func fitsTable(table string) error {
+	if len(table) > longestTable {
+		return fmt.Errorf("the table %s needs a name of at most %d characters: write a shorter --prefix", table, longestTable)
 	}
-	return &Part{URL: u.String(), Hosts: []string{target.client.Addr}, sweep: target.sweep}, nil
+	return nil
 }
 
 // longestTable is the longest name of a table of sqlrecords.

@@ -20,6 +20,11 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
+var postgresSchemes = []scheme{
+	{form: "postgres://[user:password@]host[:port]/database", open: openPostgres, sql: pglock.Schema},
+	{form: "postgresql://[user:password@]host[:port]/database", open: openPostgres, sql: pglock.Schema},
+}
+
 // postgresPatience limits the first connection, unless the URL has a connect_timeout.
 const postgresPatience = 4 * time.Second
 
@@ -46,9 +51,7 @@ func openPostgres(ctx context.Context, u *url.URL, m means) (driver.Engine, func
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.dial != nil && !strings.HasPrefix(target.pool.ConnConfig.Host, "/") {
-		target.pool.ConnConfig.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return m.dial(ctx, addr) }
-	}
+	m.postgres(&target.pool.ConnConfig.Config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // the pool outlives ctx
 	if err != nil {
 		return nil, nil, errors.New(target.hide(err.Error()))
@@ -59,6 +62,13 @@ func openPostgres(ctx context.Context, u *url.URL, m means) (driver.Engine, func
 		return nil, nil, errors.Join(err, end())
 	}
 	return engine, end, nil
+}
+
+// postgres makes the client connect by m.dial, if there is one, unless the server is a socket of this host.
+func (m means) postgres(client *pgconn.Config) {
+	if m.dial != nil && !strings.HasPrefix(client.Host, "/") {
+		client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return m.dial(ctx, addr) }
+	}
 }
 
 // Forcer is an engine that can also break a lock whose holder does not release it on request. The
@@ -119,7 +129,7 @@ func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	if p.pool, err = pgxpool.ParseConfig(withoutOurs(u)); err != nil {
+	if p.pool, err = pgxpool.ParseConfig(without(u, postgresParameters)); err != nil {
 		return nil, errors.New(p.reason(err))
 	}
 	p.keep(p.pool.ConnConfig.Password) // from a file or the environment
@@ -144,14 +154,14 @@ func (p *postgresTarget) setTimes(query url.Values) {
 	conn.ConnectTimeout = p.limit / hosts
 }
 
-// withoutOurs removes our parameters from the URL. It does not decode the others, since in
-// PostgreSQL a + is not a space.
-func withoutOurs(u *url.URL) string {
+// without removes parameters from the URL. It does not decode the others, since in PostgreSQL a + is
+// not a space.
+func without(u *url.URL, names []string) string {
 	theirs := *u
 	var rest []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
 		name, _, _ := strings.Cut(pair, "=")
-		if !slices.Contains(postgresParameters, name) {
+		if !slices.Contains(names, name) {
 			rest = append(rest, pair)
 		}
 	}
@@ -223,4 +233,76 @@ func once(text string) string {
 		}
 	}
 	return strings.Join(lines, "; ")
+}
+
+// postgresPart returns the rows of the names with a prefix.
+func postgresPart(u *url.URL, prefix string) (*Part, error) {
+	given := u.String()
+	target, err := parsePostgres(u)
+	if err != nil {
+		return nil, err
+	}
+	conn := target.pool.ConnConfig
+	p := &Part{URL: given, Names: prefix, Hosts: []string{conn.Host}, Local: strings.HasPrefix(conn.Host, "/"), sweep: (&rows{postgresTarget: target, prefix: prefix}).sweep}
+	for _, f := range conn.Fallbacks {
+		p.Hosts = append(p.Hosts, f.Host)
+	}
+	return p, nil
+}
+
+// rows are the rows of names with a prefix in PostgreSQL.
+type rows struct {
+	*postgresTarget
+	prefix string
+	made   bool // the schema did not exist before: the engine has made it
+}
+
+// tables have a row for each name, and a column with it.
+var tables = []string{"held", "sharer", "queued", "minimum", "resized"}
+
+// anySchema returns a row if the engine has made its schema.
+const anySchema = "SELECT WHERE to_regclass('fencelock.epoch') IS NOT NULL AND $1 <> ''"
+
+// dropUnused drops the schema unless some process uses it.
+func dropUnused() string {
+	all := append([]string{"record", "rate"}, tables...)
+	return fmt.Sprintf(`BEGIN;
+LOCK TABLE fencelock.%s;
+DO $$ BEGIN
+	IF NOT EXISTS (SELECT 1 FROM fencelock.%s) THEN
+		SET LOCAL client_min_messages = warning;
+		DROP SCHEMA fencelock CASCADE;
+	END IF;
+END $$;
+COMMIT`, strings.Join(all, ", fencelock."), strings.Join(all, " UNION ALL SELECT 1 FROM fencelock."))
+}
+
+func (r *rows) sweep(ctx context.Context, remove bool) (n int, err error) {
+	conn, err := pgconn.ConnectConfig(ctx, &r.pool.ConnConfig.Config)
+	if err != nil {
+		return 0, fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, r.reason(err))
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	run := func(sql string) (found int) { // it does nothing after an error
+		if err != nil {
+			return 0
+		}
+		tag, failed := conn.ExecParams(ctx, sql, [][]byte{[]byte(r.prefix)}, nil, nil, nil).Close()
+		err = failed
+		return int(tag.RowsAffected())
+	}
+	exists, verb := run(anySchema) > 0, map[bool]string{false: "SELECT", true: "DELETE"}[remove]
+	if exists {
+		for _, table := range tables {
+			n += run(verb + " FROM fencelock." + table + " WHERE starts_with(name, $1)")
+		}
+	}
+	if exists && remove && r.made && err == nil {
+		err = conn.Exec(ctx, dropUnused()).Close()
+	}
+	if err != nil {
+		return n, fmt.Errorf("postgres: %s", r.reason(err))
+	}
+	r.made = r.made || !exists
+	return n, nil
 }

@@ -18,6 +18,10 @@ import (
 	"github.com/fencelock/fencelock/redlock"
 )
 
+var redlockSchemes = []scheme{
+	{form: "redlock://[user:password@]host1,host2,host3[/db]", open: openRedlock},
+}
+
 // redlockParameters are the parameters of redlock://. Quarantine is on by default, so there is no
 // quarantine=on.
 var redlockParameters = []string{"max-ttl", "quarantine", "eviction", "prefix", "timeout", "tls", "ca", "cert", "key"}
@@ -118,4 +122,22 @@ func (r *redlockTarget) setNodes(u *url.URL) error {
 	r.engine.Nodes = nodes
 	r.option.SelectDB, err = database(strings.TrimPrefix(u.Path, "/"))
 	return err
+}
+
+// redlockPart returns the keys with a prefix on all servers.
+func redlockPart(u *url.URL, prefix string) (*Part, error) {
+	withPrefix(u, prefix)
+	target, err := parseRedlock(u)
+	if err != nil {
+		return nil, err
+	}
+	var clients []redisClient
+	for _, addr := range target.engine.Nodes {
+		client := target.redisClient
+		client.option.InitAddress = []string{addr}
+		clients = append(clients, client)
+	}
+	p := keysPart(u, clients...)
+	p.New = true
+	return p, nil
 }

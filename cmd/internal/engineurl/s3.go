@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +20,10 @@ import (
 	"github.com/fencelock/fencelock/recordlock"
 	"github.com/fencelock/fencelock/stores/s3records"
 )
+
+var s3Schemes = []scheme{
+	{form: "s3://bucket[/prefix][?region=NAME][&endpoint=https://host]", open: openS3},
+}
 
 // s3Parameters are the parameters of URLs of S3.
 var s3Parameters = []string{"region", "endpoint", "timeout"}
@@ -43,10 +46,15 @@ func openS3(ctx context.Context, u *url.URL, m means) (driver.Engine, func() err
 		return nil, nil, err
 	}
 	throughHTTP(target.transport, m.dial)
-	records := s3records.New(target.name, &target.config)
-	engine := &s3Engine{recordlock.New(records, &recordlock.Config{Name: "s3"}), records}
-	end := func() error { return closeBoth(engine.Close, target.transport.CloseIdleConnections) }
-	if err := target.prepare(ctx, records); err != nil {
+	here := s3Check + cmp.Or(target.config.Endpoint, "S3") + " " + target.name
+	return openObjects(ctx, "s3", here, s3records.New(target.name, &target.config), target.transport)
+}
+
+// openObjects returns an engine on objects, after the first requests to the store.
+func openObjects(ctx context.Context, name, here string, records *s3records.Records, transport *http.Transport) (driver.Engine, func() error, error) {
+	engine := &s3Engine{recordlock.New(records, &recordlock.Config{Name: name}), records}
+	end := func() error { return closeBoth(engine.Close, transport.CloseIdleConnections) }
+	if err := prepareObjects(ctx, here, records); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
 	return engine, end, nil
@@ -61,8 +69,9 @@ func parseS3(u *url.URL) (*s3Target, error) {
 	case u.Opaque != "" || u.Fragment != "" || strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" ||
 		strings.Trim(u.Host, ".-") != u.Host || u.Host == "" || strings.Contains(u.Host, ".."):
 		return nil, errors.New("the URL needs the name of a bucket; write the store's address in endpoint=")
-	case prefix != "" && path.Clean("/"+prefix) != "/"+prefix:
-		return nil, errors.New("the prefix has an empty part, . or ..")
+	}
+	if err := fitsFolder(prefix); err != nil {
+		return nil, err
 	}
 	q, err := parseKnown(u, s3Parameters...)
 	if err != nil {
@@ -71,22 +80,55 @@ func parseS3(u *url.URL) (*s3Target, error) {
 	t := &s3Target{name: u.Host, transport: bucket.Transport()}
 	t.config = s3records.Config{
 		Region: q.Get("region"), Endpoint: q.Get("endpoint"), Timeout: q.duration("timeout", 300*time.Millisecond, "5s"),
-		Client: &http.Client{Transport: t.transport},
+		Client: &http.Client{Transport: t.transport}, Prefix: below(prefix),
 	}
-	if strings.Trim(t.config.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" { // it is a part of the host
+	err = checkAmazon(q, "bucket")
+	return t, cmp.Or(err, q.err)
+}
+
+// checkAmazon checks the parameters region and endpoint of something that Amazon, or a server with its
+// interface, stores.
+func checkAmazon(q *query, what string) error {
+	region := q.Get("region")
+	if strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" { // it is a part of the host
 		q.fail("region", "write the name of a region, such as eu-west-1")
 	}
-	if prefix != "" {
-		t.config.Prefix = prefix + "/"
+	if !q.Has("endpoint") && cmp.Or(region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")) == "" {
+		return errors.New("the region of the " + what + " is not known; write region=, or set AWS_REGION")
 	}
-	endpoint, err := url.Parse(t.config.Endpoint)
-	switch {
-	case !q.Has("endpoint") && cmp.Or(t.config.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")) == "":
-		return nil, errors.New("the region of the bucket is not known; write region=, or set AWS_REGION")
-	case q.Has("endpoint") && (err != nil || !plainHTTP(endpoint)):
-		return nil, errors.New("endpoint= is no URL; write https://host or http://host:port")
+	return checkEndpoint(q)
+}
+
+// checkEndpoint checks the parameter endpoint.
+func checkEndpoint(q *query) error {
+	if endpoint, err := url.Parse(q.Get("endpoint")); q.Has("endpoint") && (err != nil || !plainHTTP(endpoint)) {
+		return errors.New("endpoint= is no URL; write https://host or http://host:port")
 	}
-	return t, q.err
+	return nil
+}
+
+// hostOf returns the host of an endpoint; without one, the name of the service.
+func hostOf(endpoint, service string) []string {
+	if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+		return []string{u.Hostname()}
+	}
+	return []string{service}
+}
+
+// fitsFolder returns an error if objects cannot be below a folder.
+func fitsFolder(folder string) error {
+	if folder != "" && path.Clean("/"+folder) != "/"+folder {
+		return errors.New("the prefix has an empty part, . or ..")
+	}
+	return nil
+}
+
+// below returns the prefix of the names of objects in a folder.
+func below(folder string) string {
+	if folder == "" {
+		return ""
+	}
+	return folder + "/"
 }
 
 // plainHTTP reports whether a URL has a host, and may have a path, but nothing else.
@@ -100,12 +142,11 @@ func plainHTTP(u *url.URL) bool {
 // s3Check is the version of the check.
 const s3Checked, s3Check = "fencelock checked", "1 "
 
-// prepare reads a record, so that an error is reported before a request waits and retries. If the
-// store has not been checked, it checks the store.
-func (t *s3Target) prepare(ctx context.Context, records *s3records.Records) error {
+// prepareObjects reads a record, so that an error is reported before a request waits and retries. If the
+// store has not been checked, it checks the store. here names the store and the bucket.
+func prepareObjects(ctx context.Context, here string, records *s3records.Records) error {
 	limited, cancel := context.WithTimeout(ctx, s3Patience)
 	defer cancel()
-	here := s3Check + cmp.Or(t.config.Endpoint, "S3") + " " + t.name
 	rec, err := records.Get(limited, s3Checked)
 	if err == nil && string(rec.Value) != here {
 		if err = records.Init(limited); err == nil {
@@ -118,7 +159,7 @@ func (t *s3Target) prepare(ctx context.Context, records *s3records.Records) erro
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	hint := "check the bucket, region= and endpoint= in FENCELOCK_URL, and the login"
+	hint := "check the bucket and the parameters in FENCELOCK_URL, and the login"
 	if errors.Is(err, s3records.ErrConditions) {
 		hint = "a store with conditional writes; locks in this one could have two holders"
 	}
@@ -151,34 +192,16 @@ func s3Part(u *url.URL, prefix string) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Part{URL: u.String(), Hosts: []string{"S3"}, sweep: target.sweep}
-	if endpoint, err := url.Parse(target.config.Endpoint); err == nil && endpoint.Host != "" {
-		p.Hosts[0] = endpoint.Hostname()
-	}
-	return p, nil
+	return &Part{URL: u.String(), Hosts: hostOf(target.config.Endpoint, "S3"), Dead: DeadLeases, sweep: target.sweep}, nil
 }
+
+// sweepTimeout lets each request of a sweep take as long as those before the first lock: a list may be long.
+const sweepTimeout = 3 * s3Patience
 
 // sweep counts the objects with the prefix and deletes them.
 func (t *s3Target) sweep(ctx context.Context, remove bool) (n int, err error) {
 	defer t.transport.CloseIdleConnections()
-	c := t.config
-	b := bucket.New(bucket.Config{Name: t.name, Region: c.Region, Endpoint: c.Endpoint, Prefix: c.Prefix, Client: c.Client, Limit: s3Patience})
-	for after := ""; ; {
-		var keys []string
-		if keys, after, err = b.List(ctx, "", after); err != nil {
-			return n, fmt.Errorf("list the objects: %w", err)
-		}
-		n += len(keys)
-		for _, key := range keys {
-			if !remove {
-				break
-			}
-			if err := b.Delete(ctx, key); err != nil {
-				return n, fmt.Errorf("delete an object: %w", err)
-			}
-		}
-		if after == "" {
-			return n, nil
-		}
-	}
+	config := t.config
+	config.Timeout = sweepTimeout
+	return s3records.New(t.name, &config).Sweep(ctx, remove)
 }

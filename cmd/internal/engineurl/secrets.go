@@ -31,11 +31,15 @@ func (e *HintError) Unwrap() error { return e.Err }
 // the URL demands.
 const (
 	hintUnreachable = "check --url or FENCELOCK_URL, and that the server is up"
+	hintPooler      = "check the user, the password, the database and the parameters in FENCELOCK_URL: the pooler refuses them, or has no server"
 	hintTLS         = "check that the server and FENCELOCK_URL agree about TLS, and that its certificate is for the host in the URL and from an authority that this host or the URL names"
 )
 
 // unreachable returns the hint for the error of a server that is unreachable.
 func unreachable(err error) string {
+	if strings.Contains(err.Error(), "(SQLSTATE 08P01)") { // the refusal of a pooler, after one of TLS perhaps
+		return hintPooler
+	}
 	for _, sign := range []string{"x509: ", "tls: ", "TLS", "HTTPS client"} {
 		if strings.Contains(err.Error(), sign) {
 			return hintTLS
@@ -59,7 +63,7 @@ func explain(err error, hide secrets, where, config string) error {
 // placeholder "[user:password@]", and parameters. It is compiled on first use, since most runs of the
 // command have no error.
 var secretParts = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(//)[^\s[]\S*(@)|([?&][\w-]*(?:pass|password|passwd|pwd|secret|token)=)[^\s&"']*`)
+	return regexp.MustCompile(`(?i)(//)[^\s[]\S*(@)|([?&][\w-]*(?:pass|password|passwd|pwd|secret|token|listen)=)[^\s&"']*`)
 })
 
 // Redact replaces the user and password of every URL in s, and the values of parameters that may be
@@ -69,7 +73,7 @@ func Redact(s string) string { return secretParts().ReplaceAllString(s, "${1}${3
 // HasScheme reports whether s begins as a URL of locks does.
 func HasScheme(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
-	return ok && schemes[strings.ToLower(scheme)].open != nil
+	return ok && schemeOf(strings.ToLower(scheme)) != nil
 }
 
 // hidden replaces a password.

@@ -37,14 +37,11 @@ type Records interface {
 // ErrUnavailable or ErrConfig.
 type OpenStore func(s Store) (records Records, closeStore func(), err error)
 
-// storeForms has the schemes of the stores that programs can add, and what their URLs look like.
-var storeForms = map[string]string{
-	"etcd": "etcd://[user:password@]host1,host2,...[/prefix]",
-	"nats": "nats://[user:password@]host1,host2,...[/bucket]",
+// storeSchemes are those of the stores that programs can add.
+var storeSchemes = []scheme{
+	{form: "etcd://[user:password@]host1,host2,...[/prefix]"},
+	{form: "nats://[user:password@]host1,host2,...[/bucket]"},
 }
-
-// stores are those that this program has clients for, by their schemes.
-var stores = map[string]OpenStore{}
 
 // storePorts are the ports of addresses that have none.
 var storePorts = map[string]string{"etcd": "2379", "nats": "4222"}
@@ -55,13 +52,9 @@ const InstallAll = "go install github.com/fencelock/fencelock/cmd/fencelock-all@
 // AddStore makes Open accept the URLs of a store: etcd or nats. The clients of these stores are
 // large, so the programs that need them add them. AddStore must be called before the other functions.
 func AddStore(scheme string, open OpenStore) {
-	schemes[scheme], stores[scheme] = adapt(scheme, open), open
-	beginnings = append(beginnings, scheme+"://")
-}
-
-// adapt returns the scheme of a store.
-func adapt(name string, open OpenStore) scheme {
-	return scheme{form: storeForms[name], open: func(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+	added := schemeOf(scheme)
+	added.part = func(u *url.URL, prefix string) (*Part, error) { return storePart(u, open, prefix) }
+	added.open = func(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
 		s, err := parseStore(u)
 		if err != nil {
 			return nil, nil, err
@@ -73,7 +66,7 @@ func adapt(name string, open OpenStore) scheme {
 		}
 		engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
 		return engine, func() error { return closeBoth(engine.Close, closeStore) }, nil
-	}}
+	}
 }
 
 // prepare connects and makes a request, so that an error is reported before a request waits and
@@ -85,7 +78,8 @@ func (s Store) prepare(ctx context.Context, open OpenStore) (records Records, cl
 	if err != nil {
 		return nil, nil, s.explain(err, hide)
 	}
-	if err := s.greet(ctx, records, hide); err != nil {
+	missing := func(err error) bool { return errors.Is(err, driver.ErrConfig) }
+	if err := greet(ctx, greetLimit, records, missing, func(err error) error { return s.explain(err, hide) }); err != nil {
 		closeStore()
 		return nil, nil, err
 	}
@@ -119,12 +113,14 @@ func parseStore(u *url.URL) (s Store, err error) {
 // greetLimit is how long the first request may take.
 const greetLimit = 4 * time.Second
 
-// greet makes the first request.
-func (s Store) greet(ctx context.Context, records Records, hide secrets) error {
-	limited, cancel := context.WithTimeout(ctx, greetLimit)
+// greet makes the first request to records, so that an error is reported before a request waits and
+// retries. If missing says so of its result, it creates what the records need. It returns what explained
+// makes of an error, unless ctx has ended.
+func greet(ctx context.Context, limit time.Duration, records Records, missing func(error) bool, explained func(error) error) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := records.Get(limited, "fencelock")
-	if errors.Is(err, driver.ErrConfig) {
+	if missing(err) {
 		err = records.Init(limited)
 	}
 	switch {
@@ -133,7 +129,7 @@ func (s Store) greet(ctx context.Context, records Records, hide secrets) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return s.explain(err, hide)
+	return explained(err)
 }
 
 // explain adds the servers and a hint to an error of a store.
@@ -151,7 +147,7 @@ func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
 		return nil, err
 	}
 	locks := &storeLocks{store: s, open: open, prefix: lockKeys + prefix}
-	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, sweep: locks.sweep}, nil
+	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, Dead: DeadLeases, sweep: locks.sweep}, nil
 }
 
 // storeLocks are the records of locks whose keys have a prefix.
@@ -168,8 +164,13 @@ func (l *storeLocks) sweep(ctx context.Context, remove bool) (n int, err error) 
 		return 0, err
 	}
 	defer closeStore()
+	return sweepLocks(ctx, records, l.prefix, remove)
+}
+
+// sweepLocks counts the records whose keys have a prefix, and removes them if remove is true.
+func sweepLocks(ctx context.Context, records driver.Records, prefix string, remove bool) (n int, err error) {
 	for {
-		list, err := records.List(ctx, l.prefix)
+		list, err := records.List(ctx, prefix)
 		if err != nil || !remove || len(list) == 0 {
 			return len(list), err
 		}

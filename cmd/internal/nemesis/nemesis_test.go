@@ -11,14 +11,17 @@ package nemesis_test
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/fencelock/fencelock/chaostest/history"
+	"github.com/fencelock/fencelock/cmd/internal/chaos"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
-	"github.com/fencelock/fencelock/internal/chaos"
 	"github.com/fencelock/fencelock/internal/crew"
 )
 
@@ -99,6 +102,9 @@ func TestPlanted(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
 				h := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
 				if found := slices.Concat(h.Violations, h.Expected); len(found) > 0 {
+					if v := verify(t, h); len(v.Refused)+len(v.Excused) == 0 {
+						t.Errorf("verify accepts the history: %+v", v)
+					}
 					t.Logf("found in round %d: %v", seed, found[0])
 					return
 				}
@@ -126,6 +132,24 @@ func TestUnsafeFaults(t *testing.T) {
 	t.Error("no flush has led to two holders")
 }
 
+// verify writes a history to a file, and reads and judges that.
+func verify(t *testing.T, h *history.History) history.Verdict {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "history.jsonl")
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := h
+	if err = errors.Join(h.Write(file), file.Close()); err == nil {
+		read, err = history.Read(name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read.Verify()
+}
+
 // report says what is wrong, or how much was done.
 func report(t *testing.T, run *chaos.Report) {
 	t.Helper()
@@ -136,6 +160,9 @@ func report(t *testing.T, run *chaos.Report) {
 	if len(all) > 0 {
 		t.Logf("it occurred again %d times, after these faults: %v\nto repeat those of the round:\n\tgo test ./cmd/internal/nemesis -run 'TestNemesis/%s$' -nemesis.mix=%s -nemesis.for=%v -nemesis.seed=%d",
 			run.Shrunk.Again, run.Shrunk.Faults, run.Engine, *mixFlag, run.Last.Length.Round(time.Second), run.Last.Seed)
+	}
+	if v := verify(t, run.Last); v.Accepted != (len(run.Last.Violations) == 0) || v.Acquisitions == 0 {
+		t.Errorf("verify judges the last round otherwise: %+v", v)
 	}
 	if run.Stats.Acquisitions == 0 {
 		t.Error("nobody got a lock")

@@ -201,7 +201,7 @@ func (p *Process) begin(s start) error {
 	if !p.IgnoreLoss { // a frozen watchdog must not block this process
 		defer context.AfterFunc(p.Lock.Context(), p.watchdog.kill)()
 	}
-	go p.watchdog.sendBy(time.Time{}, first) // ends when the watchdog has read it or has ended; then reports is closed
+	go p.watchdog.sendBy(time.Time{}, first) //nolint:errcheck // ends when the watchdog has read it or has ended; then reports is closed
 	defer p.watchdog.trust()
 	var early []os.Signal
 	defer func() { p.putBack(early) }() // the command gets them when it has started

@@ -62,17 +62,23 @@ type report struct {
 // link is one end of the socket between a wrapper and its watchdog.
 type link struct{ conn *os.File }
 
-// newLink returns both ends of a socket. No other program inherits them.
-func newLink() (ours, theirs *os.File, err error) {
+// SocketPair returns both ends of a socket. No other program inherits them.
+func SocketPair() (pair [2]int, err error) {
 	syscall.ForkLock.RLock()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	defer syscall.ForkLock.RUnlock()
+	pair, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {
 		unix.CloseOnExec(pair[0])
 		unix.CloseOnExec(pair[1])
 	}
-	syscall.ForkLock.RUnlock()
+	return pair, os.NewSyscallError("socketpair", err)
+}
+
+// newLink returns both ends of a socket.
+func newLink() (ours, theirs *os.File, err error) {
+	pair, err := SocketPair()
 	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
+		return nil, nil, err
 	}
 	_ = unix.SetNonblock(pair[0], true) // so that writes have deadlines
 	return os.NewFile(uintptr(pair[0]), "watchdog"), os.NewFile(uintptr(pair[1]), "wrapper"), nil

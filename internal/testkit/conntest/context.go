@@ -64,6 +64,12 @@ func testFrozen(t *testing.T, server *redistest.Redis, conn redisconn.Conn) {
 		frozenEval(t, conn, both, 1)
 		frozenEval(t, conn, both, 2)
 	}
+	fresh := func() (context.Context, context.CancelFunc) {
+		ctx, cancel := both()
+		return redisconn.Fresh(ctx), cancel
+	}
+	frozenEval(t, conn, fresh, 1) // the dial may take longer
+	frozenEval(t, conn, fresh, 2)
 	frozenOthers(t, conn, both)
 }
 

@@ -1,5 +1,6 @@
 // Package objecttest is a reference object server for tests: GET, DELETE and conditional PUT as in
-// RFC 9110, and lists of objects as in S3. It does not represent the server of any vendor.
+// RFC 9110, and lists of objects as in S3, or as Azure Blob Storage and Google Cloud Storage document
+// them. It does not represent the server of any vendor.
 package objecttest
 
 import (
@@ -30,6 +31,15 @@ type Server struct {
 	// Torn makes it check the conditions of a PUT some time before it writes. Set it before use.
 	Torn bool
 
+	// Dialect is "" for that of S3, "azure" or "google". Set it before use.
+	Dialect string
+
+	// Pace is how long after a write of an object the next one is refused with 429. Set it before use.
+	Pace time.Duration
+
+	// Token is the bearer token that each request must have, if it is not empty. Set it before use.
+	Token string
+
 	// Page is how many objects a list contains at most. 0 means 1000. Set it before use.
 	Page int
 
@@ -38,12 +48,14 @@ type Server struct {
 	hold    *Held
 	answer  func(w http.ResponseWriter, r *http.Request, serve func()) bool
 	ahead   time.Duration
+	writes  int64
 }
 
 // object is an object and when it was written.
 type object struct {
-	body []byte
-	at   time.Time
+	body       []byte
+	at         time.Time
+	generation int64 // a number that no other write has
 }
 
 // Intercept calls f for each request from now on. serve lets the server execute the request and
@@ -110,20 +122,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	key := r.URL.Path
-	switch {
-	case r.Method == http.MethodGet && r.URL.Query().Has("list-type"):
-		s.list(w, key, r.URL.Query())
+	key, query := r.URL.Path, r.URL.Query()
+	switch wrong := s.refuses(r); {
+	case wrong != "":
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, "<Error><Code>Refused</Code><Message>"+wrong+"</Message></Error>")
+	case r.Method == http.MethodGet && (query.Has("list-type") || query.Has("comp")):
+		s.list(w, strings.TrimSuffix(key, "/")+"/", query)
 	case r.Method == http.MethodGet:
 		s.mu.Lock()
 		o, ok := s.objects[key]
 		s.mu.Unlock()
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>") // the client may have gone
+			code := map[string]string{"azure": "BlobNotFound"}[s.Dialect]
+			_, _ = io.WriteString(w, "<Error><Code>"+cmp.Or(code, "NoSuchKey")+"</Code></Error>") // the client may have gone
 			return
 		}
-		w.Header().Set("ETag", etag(o.body))
+		s.version(w, o)
 		http.ServeContent(w, r, "", o.at, strings.NewReader(string(o.body)))
 	case r.Method == http.MethodPut:
 		body, err := io.ReadAll(r.Body)
@@ -139,20 +155,47 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			<-held.deliver
 			defer close(held.done)
 		}
-		status := s.put(key, body, r.Header)
-		w.Header().Set("ETag", etag(body))
+		status, o := s.put(key, body, r.Header)
+		s.version(w, o)
+		if status == http.StatusConflict {
+			w.Header().Set("X-Ms-Error-Code", "BlobAlreadyExists")
+		}
 		w.WriteHeader(status)
 	case r.Method == http.MethodDelete:
 		s.mu.Lock()
 		delete(s.objects, key)
 		s.mu.Unlock()
-		w.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(map[bool]int{true: http.StatusAccepted, false: http.StatusNoContent}[s.Dialect == "azure"])
 	default:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}
 }
 
-// list answers ListObjectsV2 of a bucket, the path. The token of a page is the index of its first
+// refuses returns what is wrong with a request in the dialect, or "".
+func (s *Server) refuses(r *http.Request) string {
+	h, put := r.Header, r.Method == http.MethodPut
+	switch {
+	case s.Token != "" && h.Get("Authorization") != "Bearer "+s.Token:
+		return "no token"
+	case s.Dialect == "azure" && (h.Get("X-Ms-Version") == "" || put && h.Get("X-Ms-Blob-Type") != "BlockBlob" || r.URL.Query().Has("list-type")):
+		return "no x-ms-version, or no x-ms-blob-type of a write"
+	case s.Dialect == "google" && (h.Get("If-Match") != "" || h.Get("If-None-Match") != "" || put && h.Get("X-Goog-If-Generation-Match") == ""):
+		return "a write without x-goog-if-generation-match"
+	case s.Dialect == "google" && put && strings.Trim(h.Get("X-Goog-If-Generation-Match"), "0123456789") != "":
+		return "a generation that is no number"
+	}
+	return ""
+}
+
+// version sets the header with the version of an object.
+func (s *Server) version(w http.ResponseWriter, o object) {
+	w.Header().Set("ETag", etag(o.body))
+	if s.Dialect == "google" {
+		w.Header().Set("X-Goog-Generation", strconv.FormatInt(o.generation, 10))
+	}
+}
+
+// list answers a list of objects of a bucket, the path. The token of a page is the index of its first
 // object.
 func (s *Server) list(w http.ResponseWriter, bucket string, query url.Values) {
 	type content struct{ Key string }
@@ -170,10 +213,23 @@ func (s *Server) list(w http.ResponseWriter, bucket string, query url.Values) {
 	}
 	s.mu.Unlock()
 	slices.Sort(keys)
-	first, _ := strconv.Atoi(query.Get("continuation-token"))
+	first, _ := strconv.Atoi(cmp.Or(query.Get("continuation-token"), query.Get("marker")))
 	end := min(first+cmp.Or(s.Page, 1000), len(keys))
 	if end < len(keys) {
 		answer.NextContinuationToken = strconv.Itoa(end)
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	if s.Dialect == "azure" {
+		var b strings.Builder
+		b.WriteString("<EnumerationResults><Blobs>")
+		for _, key := range keys[min(first, end):end] {
+			b.WriteString("<Blob><Name>")
+			_ = xml.EscapeText(&b, []byte(key)) // it does not fail
+			b.WriteString("</Name></Blob>")
+		}
+		b.WriteString("</Blobs><NextMarker>" + answer.NextContinuationToken + "</NextMarker></EnumerationResults>")
+		_, _ = io.WriteString(w, b.String()) // the client may have gone
+		return
 	}
 	for _, key := range keys[min(first, end):end] {
 		if query.Get("encoding-type") == "url" {
@@ -181,7 +237,6 @@ func (s *Server) list(w http.ResponseWriter, bucket string, query url.Values) {
 		}
 		answer.Contents = append(answer.Contents, content{key})
 	}
-	w.Header().Set("Content-Type", "application/xml")
 	_ = xml.NewEncoder(w).Encode(answer) // the client may have gone
 }
 
@@ -189,21 +244,33 @@ func (s *Server) list(w http.ResponseWriter, bucket string, query url.Values) {
 const torn = 20 * time.Millisecond
 
 // put writes an object if the conditions of a request hold.
-func (s *Server) put(key string, body []byte, header http.Header) (status int) {
+func (s *Server) put(key string, body []byte, header http.Header) (status int, o object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, ok := s.objects[key]
-	match := header.Get("If-Match")
-	if !s.Lax && (match != "" && (!ok || match != etag(old.body)) || header.Get("If-None-Match") == "*" && ok) {
-		return http.StatusPreconditionFailed
+	match, generation := header.Get("If-Match"), header.Get("X-Goog-If-Generation-Match")
+	switch {
+	case s.Lax:
+	case ok && time.Since(old.at.Add(-s.ahead)) < s.Pace:
+		return http.StatusTooManyRequests, old
+	case s.Dialect == "azure" && header.Get("If-None-Match") == "*" && ok:
+		return http.StatusConflict, old
+	case match != "" && (!ok || match != etag(old.body)), header.Get("If-None-Match") == "*" && ok,
+		generation != "" && generation != strconv.FormatInt(old.generation, 10):
+		return http.StatusPreconditionFailed, old
 	}
 	if s.Torn {
 		s.mu.Unlock()
 		time.Sleep(torn)
 		s.mu.Lock()
 	}
-	s.objects[key] = object{body, time.Now().Add(s.ahead)}
-	return http.StatusOK
+	s.writes++
+	o = object{body, time.Now().Add(s.ahead), s.writes}
+	s.objects[key] = o
+	if s.Dialect == "azure" {
+		return http.StatusCreated, o
+	}
+	return http.StatusOK, o
 }
 
 func etag(body []byte) string { return fmt.Sprintf(`"%x"`, md5.Sum(body)) }

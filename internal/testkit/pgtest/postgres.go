@@ -98,6 +98,7 @@ func (p *Postgres) start(t hosttest.TB) error {
 		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(p.port), "unix_socket_directories=" + p.home.Dir,
 		"fsync=off", "shared_buffers=32MB", "dynamic_shared_memory_type=mmap",
 		"wal_retrieve_retry_interval=100ms",
+		"autovacuum=off", "max_logical_replication_workers=0", // each is a process of every server
 	}, p.settings...) {
 		args = append(args, "-c", s)
 	}

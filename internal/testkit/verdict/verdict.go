@@ -1,4 +1,4 @@
-// Package verdict records what tests have shown about the failures in docs/guarantees.md.
+// Package verdict records what tests have shown about the failures in docs/failures.md.
 //
 // A scenario is a row of a failure table: the heading above the table, a colon and the row's first
 // cell, without marks, such as "Redis: the holder is killed". The page's verdicts are written from a

@@ -25,7 +25,7 @@ import (
 )
 
 // unreleased are the folders of modules that nobody imports or installs.
-var unreleased = []string{"bench", "examples", "tools"}
+var unreleased = []string{"lab", "examples", "tools"}
 
 // local is a module of the repository.
 type local struct {

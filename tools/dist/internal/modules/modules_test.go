@@ -67,10 +67,10 @@ func repository(t *testing.T) string {
 		"cmd/a/main.go":   "// Command a greets.\npackage main\n\nimport \"example.com/lib\"\n\nfunc main() { print(lib.Greeting()) }\n",
 		"vet/go.mod":      "module example.com/lib/vet\n\ngo 1.26.0\n",
 		"vet/main.go":     "// Command vet needs no library.\npackage main\n\nfunc main() {}\n",
-		"bench/go.mod":    "module example.com/lib/bench\n\ngo 1.26.0\n\nreplace example.com/lib => ..\n\nrequire example.com/lib v0.0.0\n",
+		"lab/go.mod":      "module example.com/lib/lab\n\ngo 1.26.0\n\nreplace example.com/lib => ..\n\nrequire example.com/lib v0.0.0\n",
 		"examples/go.mod": "module example.com/lib/examples\n\ngo 1.26.0\n",
 		// The path of another project, as for a run of its tests.
-		"bench/other/go.mod": "module example.com/other/v10\n\ngo 1.26.0\n",
+		"lab/other/go.mod": "module example.com/other/v10\n\ngo 1.26.0\n",
 	})
 	must(t, dir, nil, "git", "init", "-q")
 	commit(t, dir)

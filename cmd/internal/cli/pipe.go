@@ -1,0 +1,112 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/cmd/internal/pipe"
+	"github.com/fencelock/fencelock/cmd/internal/supervise"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/ratelimit"
+)
+
+// pipeCmd is the verb pipe: a child process that holds locks for the program that started it.
+type pipeCmd struct {
+	Protocol int
+	Guard    bool // this is the guard of such a process
+}
+
+func newPipe(a *app) *cobra.Command {
+	c := &pipeCmd{Protocol: pipe.Protocol}
+	cmd := &cobra.Command{
+		Use: "pipe [flags]", GroupID: useLocks, Short: "Hold locks for a program that asks on stdin in JSON.", SuggestFor: []string{"hold", "stdio", "serve"},
+		Long: `A program in any language starts this once, and asks for locks with lines of JSON. The locks end with the input, or with the program. The protocol is on the page docs/pipe.md, and a client for Python is in clients/python.
+
+INT, TERM, HUP and QUIT have no effect, since a terminal or a service manager sends them to this process too while the program still stops its work.`,
+		Example: `echo '{"op":"status","id":1,"name":"nightly"}' | fencelock pipe
+fencelock pipe --protocol 1`,
+		Args: arguments(), PreRunE: checked(c.check),
+		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
+	}
+	cmd.Flags().Var(number{&c.Protocol, 1}, "protocol", "`VERSION` of the protocol that the program speaks.")
+	cmd.Flags().BoolVar(&c.Guard, "guard", false, "")
+	_ = cmd.Flags().MarkHidden("guard")
+	return cmd
+}
+
+// check validates the flags.
+func (c *pipeCmd) check() error {
+	if c.Protocol != pipe.Protocol {
+		return fmt.Errorf("--protocol %d: this version of fencelock speaks %d", c.Protocol, pipe.Protocol)
+	}
+	return nil
+}
+
+// Run serves the program until its input ends or it has ended.
+func (c *pipeCmd) Run(a *app) error {
+	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
+	if c.Guard {
+		pipe.RunGuard(pipe.StdinEnds)
+		return nil
+	}
+	supervise.KeepFiles()
+	parent := supervise.Ended(os.Getppid())
+	engine, closeEngine, err := a.open(a.ctx)
+	if err != nil {
+		_, _ = a.stdout.Write(pipe.Failed(err, spoken))
+		return err
+	}
+	guard, err := guardFor(engine)
+	if err == nil {
+		pipe.Serve(a.ctx, pipe.Config{
+			Engine: engine, Version: thisBuild().Version, In: a.stdin, Out: a.stdout, Parent: parent, Guard: guard,
+			Redact: spoken, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf, Rates: ratesOf,
+		})
+	}
+	if closing := closeEngine(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// rateOf parses a rate such as 10/m.
+func rateOf(text string) (ratelimit.Limit, error) {
+	var l limitCmd
+	err := l.setRate(text)
+	return l.Rate, err
+}
+
+// guardFor starts the guard of an engine whose locks are file descriptors.
+func guardFor(engine driver.Engine) (*pipe.Guard, error) {
+	i, ok := engine.(inheritor)
+	if !ok {
+		return nil, nil
+	}
+	return startGuard(i, func(cmd *exec.Cmd) {
+		cmd.Args, cmd.Stdin = []string{os.Args[0], "pipe", "--guard"}, os.Stdin
+	})
+}
+
+// startGuard starts this program once more as the guard of locks. prepare gives it its arguments.
+func startGuard(engine pipe.Inheritor, prepare func(*exec.Cmd)) (*pipe.Guard, error) {
+	self, err := supervise.OwnProgram()
+	if err != nil {
+		return nil, &exitError{code: exitStart, err: err}
+	}
+	guard, err := pipe.StartGuard(engine, func() *exec.Cmd {
+		cmd := exec.Command(self)
+		prepare(cmd)
+		return cmd
+	})
+	if err != nil {
+		return nil, &exitError{code: exitStart, err: fmt.Errorf("the guard of the lock does not start: %w", err)}
+	}
+	return guard, nil
+}

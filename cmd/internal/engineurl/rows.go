@@ -1,0 +1,232 @@
+//go:build unix
+
+package engineurl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/inspect"
+	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/pgrecords"
+)
+
+var rowsSchemes = []scheme{
+	{form: "postgres+rows://[user:password@]host[:port]/database[?table=NAME][&listen=URL]", open: openRows},
+}
+
+// rowsParameters are the parameters of locks in rows. The other ones are passed on, except for those of
+// advisory locks, which have no effect here.
+var rowsParameters = []string{"table", "listen", "timeout"}
+
+// rowsTarget is a parsed URL of locks in rows. They have a scheme of their own, and no parameter of
+// postgres://, since the two do not exclude each other.
+type rowsTarget struct {
+	*postgresTarget
+	config pgrecords.Config
+	direct *pgconn.Config // of the connection that listens; nil if there is none
+}
+
+// openRows connects once, creates the table if there is none, and returns the engine of the URL.
+func openRows(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+	t, err := parseRows(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.postgres(&t.pool.ConnConfig.Config)
+	if t.direct != nil {
+		m.postgres(t.direct)
+	}
+	pgrecords.NoCancel(t.pool)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool) // the pool outlives ctx
+	if err != nil {
+		return nil, nil, errors.New(t.hide(err.Error()))
+	}
+	plain := pgrecords.New(pool, &t.config)
+	var records Records = plain
+	e, end := &rowsEngine{pool: pool, table: cmp.Or(t.config.Table, recordsTable)}, pool.Close
+	if t.direct != nil {
+		e.listener = plain.Listen(t.direct)
+		records, end = e.listener, func() { _ = e.listener.Close(); pool.Close() }
+	}
+	e.Engine = recordlock.New(records, &recordlock.Config{Name: u.Scheme})
+	closeAll := func() error { return closeBoth(e.Close, end) }
+	if err := t.prepare(ctx, records); err != nil {
+		return nil, nil, errors.Join(err, closeAll())
+	}
+	return e, closeAll, nil
+}
+
+// parseRows parses a URL. It does not connect.
+func parseRows(u *url.URL) (*rowsTarget, error) {
+	q, err := parseQuery(u)
+	if err != nil {
+		return nil, err
+	}
+	for name := range q.Values {
+		if slices.Contains(postgresParameters, name) && !slices.Contains(rowsParameters, name) {
+			return nil, &HintError{Err: fmt.Errorf("%s: %s is a parameter of postgres://, and has no effect here", u.Scheme, name), Hint: "leave it out"}
+		}
+	}
+	plain := *u
+	plain.Scheme = "postgres"
+	inner, err := url.Parse(without(&plain, rowsParameters))
+	if err != nil {
+		return nil, errors.New("the URL cannot be understood")
+	}
+	t := &rowsTarget{config: pgrecords.Config{Table: q.Get("table"), Timeout: q.duration("timeout", 100*time.Millisecond, "10s")}}
+	if t.postgresTarget, err = parsePostgres(inner); err != nil {
+		return nil, err
+	}
+	if !q.Has("pool_max_conns") {
+		t.pool.MaxConns = mysqlConnections
+	}
+	if q.Has("listen") {
+		t.keep(q.Get("listen"))
+		if t.direct, err = pgconn.ParseConfig(q.Get("listen")); err != nil || !strings.HasPrefix(q.Get("listen"), "postgres") {
+			return nil, errors.New("listen= is no URL of PostgreSQL; write postgres://user:password@host/database, with & as %26")
+		}
+		t.keep(t.direct.Password)
+	}
+	return t, q.err
+}
+
+// prepare connects once. It creates the table, and the trigger of listen=, if there is none.
+func (t *rowsTarget) prepare(ctx context.Context, records Records) error {
+	missing := func(err error) bool { return noTable(err) || err == nil && t.direct != nil }
+	return greet(ctx, t.limit, records, missing, func(err error) error {
+		kind := driver.ErrUnavailable
+		if errors.Is(err, driver.ErrConfig) {
+			kind = driver.ErrConfig
+		}
+		return explain(fmt.Errorf("%w: %s", kind, strings.TrimPrefix(t.reason(err), kind.Error()+": ")), t.secrets, "", tableRights)
+	})
+}
+
+// noTable reports whether the server has answered that the table does not exist.
+func noTable(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == noSuchRelation
+}
+
+// recordsTable is the table of records in SQL if the URL names none.
+const recordsTable = "fencelock_record"
+
+// noSuchRelation is the code of the error for a table that does not exist.
+const noSuchRelation = "42P01"
+
+// rowsEngine is an engine in rows.
+type rowsEngine struct {
+	*recordlock.Engine
+	pool     *pgxpool.Pool
+	table    string              // as the URL has it
+	listener *pgrecords.Listener // nil if there is none
+}
+
+// Inspect also checks that no process uses advisory locks in the same database, and that the connection
+// which listens gets notifications.
+func (e *rowsEngine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	findings, err := e.Engine.Inspect(ctx, ttl)
+	if err != nil {
+		return nil, err
+	}
+	switch tables, err := e.namesakes(ctx); {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	case tables != "":
+		findings = append(findings, inspect.Found("other tables", driver.Warning, "other schemas have a table of this name: "+tables,
+			"a process whose role or search_path leads to another table has other locks", "write the schema in all URLs, as in table=public."+e.table))
+	}
+	const other = "other locks"
+	switch both, err := e.hasAdvisory(ctx); {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	case both:
+		findings = append(findings, inspect.Found(other, driver.Warning, "the database also has the schema fencelock, of postgres:// and pglock",
+			"these locks and those in rows do not exclude each other: a process of each kind can hold the same lock", "use postgres+rows:// in all processes, then drop the schema fencelock"))
+	default:
+		findings = append(findings, inspect.Passed(other, "no advisory locks of fencelock in this database"))
+	}
+	if e.listener == nil {
+		return findings, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, greetLimit)
+	defer cancel()
+	if err := e.listener.Ready(limited); err != nil {
+		return append(findings, inspect.Found("notifications", driver.Warning, driver.OneLine(err).Error(), "waiters poll", "correct listen= in FENCELOCK_URL")), nil
+	}
+	return append(findings, inspect.Passed("notifications", "they arrive")), nil
+}
+
+// hasAdvisory reports whether the database has the schema of advisory locks.
+func (e *rowsEngine) hasAdvisory(ctx context.Context) (bool, error) {
+	r, err := e.query(ctx, "SELECT WHERE to_regclass('fencelock.held') IS NOT NULL")
+	return err == nil && len(r.Rows) > 0, err
+}
+
+// namesakes returns the tables of the same name in other schemas, unless the URL names the schema.
+func (e *rowsEngine) namesakes(ctx context.Context) (string, error) {
+	if strings.Contains(e.table, ".") {
+		return "", nil
+	}
+	r, err := e.query(ctx, "SELECT string_agg(oid::regclass::text, ', ') FROM pg_catalog.pg_class WHERE relname = lower($1::text) AND relkind IN ('r', 'p') AND oid <> to_regclass($1::text)", []byte(e.table))
+	if err != nil || len(r.Rows) == 0 {
+		return "", err
+	}
+	return string(r.Rows[0][0]), nil
+}
+
+// query executes a statement with texts as its arguments. It does without a Scan of pgx, which would make
+// the command larger by two megabytes.
+func (e *rowsEngine) query(ctx context.Context, statement string, args ...[]byte) (*pgconn.Result, error) {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	r := conn.Conn().PgConn().ExecParams(ctx, statement, args, nil, nil, nil).Read()
+	return r, r.Err
+}
+
+// rowsPart returns a table of its own; see mysqlPart.
+func rowsPart(u *url.URL, prefix string) (*Part, error) {
+	table := partTable(u, prefix)
+	t, err := parseRows(u)
+	if err = cmp.Or(err, fitsTable(table)); err != nil {
+		return nil, err
+	}
+	return &Part{URL: u.String(), Hosts: []string{t.pool.ConnConfig.Host}, Dead: DeadLeases, sweep: t.sweep}, nil
+}
+
+// sweep counts the rows of the table, and drops it with its trigger. If there is no table, it returns 0.
+func (t *rowsTarget) sweep(ctx context.Context, remove bool) (n int, err error) {
+	conn, err := pgconn.ConnectConfig(ctx, &t.pool.ConnConfig.Config)
+	if err != nil {
+		return 0, fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, t.reason(err))
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	tag, err := conn.Exec(ctx, "SELECT FROM "+t.config.Table).ReadAll()
+	if noTable(err) {
+		return 0, nil
+	}
+	if err == nil {
+		n = int(tag[0].CommandTag.RowsAffected())
+	}
+	if err == nil && remove {
+		err = conn.Exec(ctx, "DROP TABLE "+t.config.Table+"; DROP FUNCTION IF EXISTS "+t.config.Table+"_notify()").Close()
+	}
+	if err != nil {
+		return n, fmt.Errorf("postgres: %s", t.reason(err))
+	}
+	return n, nil
+}

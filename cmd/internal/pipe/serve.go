@@ -1,0 +1,222 @@
+//go:build unix
+
+package pipe
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/ratelimit"
+)
+
+// patience is the timeout of a question to the engine.
+const patience = 5 * time.Second
+
+// Config is what Serve needs.
+type Config struct {
+	Engine  driver.Engine
+	Version string // of this program
+	In      io.Reader
+	Out     io.Writer
+	Parent  <-chan struct{}                       // closed when the program has ended
+	Guard   *Guard                                // nil unless locks are file descriptors
+	Redact  func(string) string                   // removes passwords from errors
+	Status  func(driver.Status) any               // the JSON form of a status
+	Rate    func(string) (ratelimit.Limit, error) // parses a rate
+	Rates   func(driver.Engine) (driver.RateLimiter, error)
+}
+
+// server serves one program.
+type server struct {
+	Config
+	locks *fencelock.Locker
+	out   *output
+	busy  sync.WaitGroup // goroutines of claims and questions
+
+	mu     sync.Mutex // guards the fields below and the fields of claims
+	claims map[int64]*claim
+	at     *float64 // the newest clock of the program
+	rates  map[string]*ratelimit.Limiter
+	ending bool
+}
+
+// Serve answers the requests of a program, until its input ends or the program has ended. It then
+// releases all locks and returns. A goroutine that reads from In may stay until In ends.
+func Serve(ctx context.Context, c Config) {
+	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: newOutput(c.Out), claims: map[int64]*claim{}, rates: map[string]*ratelimit.Limiter{}}
+	traits := c.Engine.Traits()
+	s.out.put(told{Hello: &hello{Protocol, c.Version, traits.Engine, traits.Leased, os.Getpid()}})
+	ended := make(chan struct{})
+	go func() { // ends with the input
+		defer close(ended)
+		s.read(ctx)
+	}()
+	select {
+	case <-ended:
+	case <-c.Parent: // a process that the program has forked may still have the other end of the pipe
+	case <-ctx.Done():
+	}
+	s.end()
+}
+
+// read serves each line of the input.
+func (s *server) read(ctx context.Context) {
+	in := bufio.NewReaderSize(s.In, longestLine+1)
+	for n := 1; ; n++ {
+		s.out.room()
+		line, err := readLine(in)
+		if errors.Is(err, errTooLong) {
+			s.refuse(0, classInvalid, fmt.Sprintf("line %d: %v", n, err))
+			continue
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			s.serve(ctx, n, line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// refuse answers a request that does nothing. The id is left out if it is that of a claim, which goes on.
+func (s *server) refuse(id int64, class, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims[id] != nil {
+		id = 0
+	}
+	s.out.put(told{ID: id, Err: &failure{Class: class, Text: text}})
+}
+
+// serve handles one request. It does not wait for the engine.
+func (s *server) serve(ctx context.Context, n int, line []byte) {
+	var q ask
+	if err := json.Unmarshal(line, &q); err != nil {
+		s.refuse(q.ID, classInvalid, fmt.Sprintf("line %d: %v", n, err))
+		return
+	}
+	if q.At != nil {
+		s.mu.Lock()
+		s.at = q.At
+		s.mu.Unlock()
+	}
+	switch q.Op {
+	case "beat":
+		s.beat()
+	case "acquire", "elect":
+		s.start(ctx, q)
+	case "release", "cancel":
+		s.release(q.ID)
+	case "check":
+		s.check(q.ID)
+	case "status", "take":
+		s.mu.Lock()
+		if !s.ending {
+			s.busy.Go(func() { s.answer(ctx, q) })
+		}
+		s.mu.Unlock()
+	default:
+		s.refuse(q.ID, classUnsupported, fmt.Sprintf("line %d: no such op: %q", n, q.Op))
+	}
+}
+
+// beat answers a sign of life with the deadlines that have moved.
+func (s *server) beat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	moved := map[int64]int64{}
+	now := time.Now()
+	for id, c := range s.claims {
+		if l, ok := c.tell(now, farEnough); ok && l.LeftMS != nil {
+			moved[id] = *l.LeftMS
+		}
+	}
+	s.out.put(told{At: s.at, Left: moved})
+}
+
+// check answers whether a lock is held now, and for how long the program may believe that.
+func (s *server) check(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := new(check)
+	if c := s.claims[id]; c != nil {
+		k.left, k.Held = c.tell(time.Now(), 0)
+	}
+	s.out.put(told{ID: id, At: s.at, Check: k})
+}
+
+// answer answers a question that is not about a lock of the program.
+func (s *server) answer(ctx context.Context, q ask) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	t := told{ID: q.ID}
+	var err error
+	if q.Op == "take" {
+		t.Take, err = s.take(ctx, q)
+	} else {
+		var status driver.Status
+		if status, err = s.locks.Status(ctx, q.Name); err == nil {
+			t.Stat = s.Status(status)
+		}
+	}
+	if err != nil {
+		t.Err = failureOf(err, s.Redact)
+	}
+	s.out.put(t)
+}
+
+// take takes events of a rate, if they are available now.
+func (s *server) take(ctx context.Context, q ask) (*taken, error) {
+	limit, err := s.Rate(q.Rate)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrInvalid, err)
+	}
+	limit.Burst = max(q.Burst, 1)
+	l, err := s.limiter(q.Name, limit)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.AllowN(ctx, "", max(q.Count, 1))
+	if limited, ok := errors.AsType[*ratelimit.LimitedError](err); ok {
+		r, err = ratelimit.Result{RetryAfter: limited.RetryAfter}, nil
+	}
+	return takenOf(r), err
+}
+
+// limiter returns the limiter of a rate, which it makes once.
+func (s *server) limiter(name string, limit ratelimit.Limit) (*ratelimit.Limiter, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := fmt.Sprint(name, "\x00", limit)
+	if l := s.rates[key]; l != nil {
+		return l, nil
+	}
+	rates, err := s.Rates(s.Engine)
+	if err != nil {
+		return nil, err
+	}
+	s.rates[key] = ratelimit.New(rates, name, limit, &ratelimit.Config{Timeout: patience})
+	return s.rates[key], nil
+}
+
+// end releases everything and returns when that is done. Each release has a timeout.
+func (s *server) end() {
+	s.mu.Lock()
+	s.ending = true
+	for _, c := range s.claims {
+		c.drop()
+	}
+	s.mu.Unlock()
+	s.busy.Wait()
+	s.out.close()
+}

@@ -1,0 +1,197 @@
+// Package explore visits every state that a model can reach, breadth first, so that the first broken
+// rule has a shortest trace. Models drive the code that ships: what it decides between two requests
+// is one step. docs/specification.md numbers the rules.
+package explore
+
+import (
+	"fmt"
+	"hash/maphash"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An Action is one step of a model: what, who, and which. It is small, since each state stores one.
+type Action struct{ Kind, Who, Arg uint8 }
+
+// A Model has the rules of a system. A state is not changed after it was emitted.
+type Model[S any] struct {
+	Init  S
+	Next  func(s S, emit func(Action, S)) // the steps that can follow, always in the same order
+	Key   func(s S, b []byte) []byte      // appends to b; equal keys mean equal futures
+	Check func(s S) string                // the rule that s breaks, or ""
+	Show  func(s S, a Action) string      // one line of a timeline: the action that led to s, and s
+	Limit int                             // stop at so many states; 0 means none
+}
+
+// A Result is what was explored.
+type Result struct {
+	States, Steps, Depth int
+	Complete             bool     // every state was visited
+	Broken               string   // the rule that a state breaks, or ""
+	Trace                []Action // to that state
+	Took                 time.Duration
+}
+
+func (r Result) String() string {
+	end := "exhausted"
+	switch {
+	case r.Broken != "":
+		end = fmt.Sprintf("BROKEN after %d steps: %s", len(r.Trace), r.Broken)
+	case !r.Complete:
+		end = "stopped"
+	}
+	return fmt.Sprintf("%d states, %d steps, depth %d, %v: %s", r.States, r.Steps, r.Depth, r.Took.Round(10*time.Millisecond), end)
+}
+
+type node[S any] struct {
+	s  S
+	id uint32
+}
+
+type origin struct {
+	parent uint32
+	action Action
+}
+
+// seen is a set of keys. Of each it has two hashes: among 10 million keys, the probability that any
+// two are taken for one is below 10^-24.
+type seen struct {
+	seeds  [2]maphash.Seed
+	shards [64]struct {
+		sync.Mutex
+		keys map[[2]uint64]struct{}
+	}
+}
+
+func newSeen() *seen {
+	s := &seen{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	for i := range s.shards {
+		s.shards[i].keys = map[[2]uint64]struct{}{}
+	}
+	return s
+}
+
+func (s *seen) hash(key []byte) [2]uint64 {
+	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key)}
+}
+
+// add adds a key, and reports whether it is new.
+func (s *seen) add(key []byte) bool {
+	h := s.hash(key)
+	shard := &s.shards[h[0]%uint64(len(s.shards))]
+	shard.Lock()
+	defer shard.Unlock()
+	if _, ok := shard.keys[h]; ok {
+		return false
+	}
+	shard.keys[h] = struct{}{}
+	return true
+}
+
+// search is what the workers of a run share.
+type search[S any] struct {
+	m    Model[S]
+	seen *seen
+
+	mu    sync.Mutex // guards the fields below
+	tree  []origin
+	next  []node[S]
+	why   string
+	at    uint32 // the state that breaks a rule
+	steps atomic.Int64
+}
+
+// Run explores a model with so many workers, until every state was visited, a rule is broken, or the
+// limit is reached. The trace is as short as any.
+func Run[S any](m Model[S], workers int) (r Result) {
+	began := time.Now()
+	x := &search[S]{m: m, seen: newSeen(), tree: []origin{{}}}
+	x.seen.add(m.Key(m.Init, nil))
+	x.why = m.Check(m.Init)
+	level := []node[S]{{m.Init, 0}}
+	for len(level) > 0 && x.why == "" && (m.Limit == 0 || len(x.tree) < m.Limit) {
+		r.Depth++
+		var at atomic.Int64
+		var all sync.WaitGroup
+		for range workers {
+			all.Go(func() { x.work(level, &at) }) // ends with the level
+		}
+		all.Wait()
+		level, x.next = x.next, nil
+	}
+	r.States, r.Steps, r.Took = len(x.tree), int(x.steps.Load()), time.Since(began)
+	r.Broken, r.Complete = x.why, x.why == "" && len(level) == 0
+	for id := x.at; id != 0; id = x.tree[id].parent {
+		r.Trace = append(r.Trace, x.tree[id].action)
+	}
+	slices.Reverse(r.Trace)
+	return r
+}
+
+// work takes states of a level until none is left.
+func (x *search[S]) work(level []node[S], at *atomic.Int64) {
+	var key []byte
+	var news []node[S]
+	var origins []origin
+	flush := func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		for i := range news {
+			news[i].id = uint32(len(x.tree) + i)
+		}
+		x.tree, x.next = append(x.tree, origins...), append(x.next, news...)
+		news, origins = news[:0], origins[:0]
+	}
+	defer flush()
+	for {
+		i := int(at.Add(1)) - 1
+		if i >= len(level) {
+			return
+		}
+		n := level[i]
+		level[i].s = *new(S) // it is not needed any more
+		x.m.Next(n.s, func(a Action, s S) {
+			x.steps.Add(1)
+			if key = x.m.Key(s, key[:0]); !x.seen.add(key) {
+				return
+			}
+			news, origins = append(news, node[S]{s: s}), append(origins, origin{n.id, a})
+			if why := x.m.Check(s); why != "" {
+				flush()
+				x.broken(why, origin{n.id, a})
+			}
+		})
+		if len(news) > 256 {
+			flush()
+		}
+	}
+}
+
+// broken keeps the first state that breaks a rule.
+func (x *search[S]) broken(why string, o origin) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for k := len(x.tree) - 1; k >= 0 && x.why == ""; k-- {
+		if x.tree[k] == o {
+			x.why, x.at = why, uint32(k)
+		}
+	}
+}
+
+// Print writes a trace as a timeline, one step on each line.
+func Print[S any](w io.Writer, m Model[S], trace []Action) {
+	s := m.Init
+	for i, a := range trace {
+		var next S
+		m.Next(s, func(b Action, n S) {
+			if b == a {
+				next = n
+			}
+		})
+		s = next
+		fmt.Fprintf(w, "%3d  %s\n", i+1, m.Show(s, a))
+	}
+}

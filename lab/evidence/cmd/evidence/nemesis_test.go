@@ -1,0 +1,39 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/fencelock/fencelock/lab/evidence"
+)
+
+func TestAddRun(t *testing.T) {
+	t.Parallel()
+	n := evidence.Nemesis{Engine: "redis"}
+	for _, line := range []string{
+		"    nemesis_test.go:59: found in round 7: overlap\n",
+		"    nemesis_test.go:62: seed 7: 500 holds, 23 faults, 4 findings that the page allows\n",
+	} {
+		addRun(&n, line)
+	}
+	want := evidence.Nemesis{Engine: "redis", Acquisitions: 500, Faults: 23, Seed: 7}
+	if n != want {
+		t.Errorf("%+v, want %+v", n, want)
+	}
+}
+
+func TestResult(t *testing.T) {
+	t.Parallel()
+	var r result
+	for _, e := range [][3]string{
+		{"run", "TestExam/a", ""}, {"pass", "TestExam/a", ""}, {"pass", "TestExam/a/deeper", ""}, {"skip", "TestExam/b", ""},
+		{"output", "TestExam/c", "    x_test.go:1: noticed: a line\n"}, {"fail", "TestExam/c", ""}, {"fail", "TestExam", ""},
+	} {
+		r.add(e[0], e[1], e[2])
+	}
+	if r.passed != 1 || r.skipped != 1 || r.failed != 1 || r.count(": noticed") != 1 {
+		t.Errorf("%+v", r)
+	}
+	if got := fieldBefore("x_test.go:1: 1000 sequences of calls without a difference", "sequences"); got != "1000" {
+		t.Errorf("%q before sequences", got)
+	}
+}

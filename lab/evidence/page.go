@@ -1,0 +1,349 @@
+package evidence
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Dir is the directory of the results, and Page the page that shows them, both in the repository.
+const (
+	Dir  = "docs/evidence"
+	Page = "docs/evidence.md"
+)
+
+// WritePage writes the page from the results of a repository.
+func WritePage(root string) error {
+	text, err := Render(filepath.Join(root, Dir))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, Page), []byte(text), 0o644)
+}
+
+// A section is one part of the page, from one file.
+type section struct {
+	file, title string
+	intro       string
+	body        func(*strings.Builder, Report)
+}
+
+var sections = []section{
+	{"suite.json", "Conformance suite, mutants and twins", introSuite, writeSuite},
+	{"nemesis.json", "Faults on real servers", introNemesis, writeNemesis},
+	{"sim.json", "Simulator", introSim, writeSim},
+	{"explore.json", "States visited", introExplore, writeExplored},
+	{"comparison.json", "When a loss is reported", introComparison, writeComparison},
+	{"faults.json", "Published faults of other libraries", introFaults, writeFaults},
+	{"suites.json", "Test suites of other projects", introShims, writeShims},
+}
+
+const introPage = `# Evidence
+
+What was measured, and the command that measures it again. ` + "`make evidence`" + ` writes this page from
+the files in [evidence](evidence). [Testing](internals/testing.md) explains how the tests work, and
+[guarantees.md](guarantees.md) has the promises.
+
+`
+
+const introSuite = `All engines run one [conformance suite](glossary.md#conformance-suite). A case about a feature that
+an engine does not have is skipped. A test must find each [mutant](glossary.md#mutant). A
+[twin](glossary.md#twin) and the scripts must give equal answers.`
+
+const introNemesis = `Real processes share locks on real servers while the [nemesis](glossary.md#nemesis) injects faults:
+it kills and freezes processes and servers, cuts, delays and stalls connections, delivers abandoned
+requests and steps clocks. A violation is an overlap of two holders, a token out of order, or a name
+that is not free in time. Only faults that the engine's page calls safe are injected.`
+
+const introSim = `The code that decides for Redlock runs against modelled nodes, clocks and networks. Inside the model
+there must be no violation. Each class outside of it drops one assumption, and violations are
+expected there.`
+
+const introExplore = `The [explorer](internals/testing.md#the-explorer) visits every state up to a bound of models that
+drive the code that decides, and checks the invariants of the [specification](specification.md) in
+each. A *unit* is half of a TTL, and a *delay* is a unit that passes while a request is on its way.
+All rows were visited completely, without a violation.`
+
+const introComparison = `A holder and a waiting successor are two processes. The holder's process is frozen until a second
+after the takeover, or it is partitioned from the servers with its connections left open, or all
+servers are killed and started again. The holder asks its library each millisecond whether it holds
+the lock. *Margin* is the time from the last yes to the successor's acquisition; a negative margin
+is an overlap. A frozen holder that gets a yes once more after the thaw has a margin of -1 s. Each
+value is the smallest of the runs.
+
+redsync and bsm/redislock leave renewals to their users: here a lock is renewed every third of its
+TTL, and a renewal that fails is the signal. River's leader steps down before its lease ends, and
+informs its own services after up to three attempts to resign; its log shows when. Redis has no
+persistence here.`
+
+const introFaults = `Each fault is described in the linked thread, and played by one command on private servers:
+` + "`go run -C lab ./bench/peers -only NAME`" + `. fencelock gets the same faults.`
+
+const introShims = `The test files of other projects, unchanged, run on fencelock through an adapter that has the
+project's API. The files come from the Go module cache.`
+
+// Render returns the page for the results in a directory. A section whose file is missing is left
+// out.
+func Render(dir string) (string, error) {
+	var b strings.Builder
+	b.WriteString(introPage)
+	var present []section
+	reports := map[string]Report{}
+	for _, s := range sections {
+		r, err := Read(filepath.Join(dir, s.file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		present, reports[s.file] = append(present, s), r
+		fmt.Fprintf(&b, "- [%s](#%s)\n", s.title, anchor(s.title))
+	}
+	for _, s := range present {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, s.intro)
+		s.body(&b, reports[s.file])
+		b.WriteString("\n" + footer(reports[s.file].Header, s.file) + "\n")
+	}
+	return b.String(), nil
+}
+
+// anchor is what GitHub makes of a heading.
+func anchor(title string) string {
+	return strings.ReplaceAll(strings.Map(func(r rune) rune {
+		if r == ',' || r == '.' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(title)), " ", "-")
+}
+
+// footer says how a section was measured, and which file has the machine and the versions.
+func footer(h Header, file string) string {
+	return wrap(fmt.Sprintf("Measured on %s in %s by `%s`: [machine and versions](evidence/%s).", h.Date, length(h.Seconds), h.Command, file))
+}
+
+// wrap breaks a paragraph into lines of at most 100 characters, but not inside a command.
+func wrap(text string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range words(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > 100:
+			b.WriteString("\n")
+			column = 0
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
+
+// words splits a text at spaces outside of backquotes.
+func words(text string) (all []string) {
+	open := false
+	for word := range strings.SplitSeq(text, " ") {
+		if open {
+			all[len(all)-1] += " " + word
+		} else {
+			all = append(all, word)
+		}
+		if strings.Count(word, "`")%2 == 1 {
+			open = !open
+		}
+	}
+	return all
+}
+
+func length(seconds int64) string {
+	if seconds < 120 {
+		return fmt.Sprintf("%d s", seconds)
+	}
+	return fmt.Sprintf("%d min", (seconds+30)/60)
+}
+
+// table writes a table; columns from numbers on are aligned to the right.
+func table(b *strings.Builder, heads []string, numbers []int, rows [][]string) {
+	fmt.Fprintf(b, "| %s |\n|", strings.Join(heads, " | "))
+	for i := range heads {
+		if slices.Contains(numbers, i) {
+			b.WriteString("---:|")
+		} else {
+			b.WriteString("---|")
+		}
+	}
+	b.WriteString("\n")
+	for _, row := range rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+	}
+}
+
+func writeSuite(b *strings.Builder, r Report) {
+	var rows [][]string
+	for _, s := range r.Suite {
+		rows = append(rows, []string{s.Subject, fmt.Sprint(s.Passed), fmt.Sprint(s.Skipped), fmt.Sprint(s.Failed)})
+	}
+	table(b, []string{"engine", "cases passed", "skipped", "failed"}, []int{1, 2, 3}, rows)
+	if len(r.Mutants) == 0 {
+		return
+	}
+	b.WriteString("\n")
+	rows = nil
+	for _, m := range r.Mutants {
+		rows = append(rows, []string{m.Where, fmt.Sprint(m.Found), fmt.Sprint(m.Total)})
+	}
+	table(b, []string{"mutants of", "found", "of"}, []int{1, 2}, rows)
+	b.WriteString("\n")
+	rows = nil
+	for _, t := range r.Twins {
+		rows = append(rows, []string{t.Subject, grouped(int64(t.Sequences)), fmt.Sprint(t.Differences)})
+	}
+	table(b, []string{"twin of the scripts of", "sequences compared", "differences"}, []int{1, 2}, rows)
+}
+
+func writeNemesis(b *strings.Builder, r Report) {
+	var rows [][]string
+	for _, n := range r.Nemesis {
+		rows = append(rows, []string{n.Engine, length(n.Seconds), grouped(n.Acquisitions), grouped(n.Faults), fmt.Sprint(n.Violations)})
+	}
+	table(b, []string{"engine", "time", "acquisitions", "faults injected", "violations"}, []int{1, 2, 3, 4}, rows)
+}
+
+func writeSim(b *strings.Builder, r Report) {
+	for _, inside := range []bool{true, false} {
+		var rows [][]string
+		for _, c := range r.Simulator {
+			if c.Model != inside {
+				continue
+			}
+			var broken []string
+			for _, v := range slices.Sorted(maps.Keys(c.Violations)) {
+				broken = append(broken, fmt.Sprintf("%s %s", v, grouped(c.Violations[v])))
+			}
+			rows = append(rows, []string{c.About, grouped(c.Schedules), grouped(c.Acquisitions), cmp.Or(strings.Join(broken, ", "), "0")})
+		}
+		title := map[bool]string{true: "inside the model", false: "outside the model"}[inside]
+		table(b, []string{title, "schedules", "acquisitions", "violations"}, []int{1, 2, 3}, rows)
+		if inside {
+			b.WriteString("\n")
+		}
+	}
+}
+
+func writeExplored(b *strings.Builder, r Report) {
+	var rows [][]string
+	for _, e := range r.Explored {
+		rows = append(rows, []string{e.Model, e.Bound, grouped(e.States), grouped(e.Steps), e.Invariants, (time.Duration(e.Millis) * time.Millisecond).Round(100 * time.Millisecond).String()})
+	}
+	table(b, []string{"model", "bound", "states", "steps", "invariants", "time"}, []int{2, 3, 5}, rows)
+	b.WriteString("\n")
+	rows = nil
+	for _, m := range r.Mutants {
+		rows = append(rows, []string{m.Where, grouped(int64(m.Found)), grouped(int64(m.Total))})
+	}
+	table(b, []string{"mutants of", "found", "of"}, []int{1, 2}, rows)
+}
+
+func writeComparison(b *strings.Builder, r Report) {
+	trials := []string{"frozen", "partitioned", "restarted"}
+	var order []string
+	cells := map[string]map[string]Comparison{}
+	for _, c := range r.Comparisons {
+		if cells[c.Subject] == nil {
+			order, cells[c.Subject] = append(order, c.Subject), map[string]Comparison{}
+		}
+		cells[c.Subject][c.Scenario] = c
+	}
+	var rows [][]string
+	for _, subject := range order {
+		row := []string{subject, "", "", "", "", ""}
+		for i, t := range trials {
+			c := cells[subject][t]
+			row[1], row[2+i], row[5] = fmt.Sprintf("%d s", c.TTL/1000), margin(c), fmt.Sprint(max(1, c.Runs))
+		}
+		rows = append(rows, row)
+	}
+	table(b, []string{"", "TTL", "margin, frozen holder", "margin, partitioned holder", "margin, servers restarted", "runs"}, []int{1, 2, 3, 4, 5}, rows)
+}
+
+// margin is the cell of one comparison.
+func margin(c Comparison) string {
+	switch {
+	case c.Takeover < 0 && c.Signal < 0:
+		return "keeps the lock"
+	case c.Takeover < 0:
+		return "no successor"
+	case c.Signal < 0:
+		return fmt.Sprintf("less than -%s", spell(c.Overlap))
+	case c.Overlap > 0:
+		return "**-" + spell(c.Overlap) + "**"
+	}
+	return spell(-c.Overlap)
+}
+
+// spell is a time as the tables print it.
+func spell(ms int64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%d ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", float64(ms)/1000)
+}
+
+func writeFaults(b *strings.Builder, r Report) {
+	var rows [][]string
+	for _, f := range r.Faults {
+		row := []string{"", "", f.Subject, f.Seen}
+		if len(rows) == 0 || r.Faults[len(rows)-1].Scenario != f.Scenario {
+			row[0], row[1] = "`"+f.Scenario+"`", fmt.Sprintf("%s ([thread](%s))", f.Fault, f.Thread)
+		}
+		rows = append(rows, row)
+	}
+	table(b, []string{"scenario", "fault", "library", "result"}, nil, rows)
+	if slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Rewritten }) {
+		b.WriteString("\n\"Rewritten\" is a short program that does what the library's published source does, because the\n" +
+			"library is not available as a module.\n")
+	}
+}
+
+func writeShims(b *strings.Builder, r Report) {
+	var rows [][]string
+	for _, s := range r.Shims {
+		rows = append(rows, []string{s.Suite + " " + s.Version, s.Engine, fmt.Sprint(s.Passed), fmt.Sprint(s.Skipped), fmt.Sprint(s.Failed)})
+	}
+	table(b, []string{"suite", "runs on", "passed", "skipped", "fail by design"}, []int{2, 3, 4}, rows)
+	rows = nil
+	for _, s := range r.Shims {
+		tests := map[string]int{}
+		var reasons []string
+		for _, d := range s.Differences {
+			if tests[d.Why]++; tests[d.Why] == 1 {
+				reasons = append(reasons, d.Why)
+			}
+		}
+		for _, why := range reasons {
+			rows = append(rows, []string{s.Suite, why, fmt.Sprint(tests[why])})
+		}
+	}
+	b.WriteString("\n")
+	table(b, []string{"suite", "difference by design", "tests"}, []int{2}, rows)
+}
+
+// grouped is a number with commas.
+func grouped(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
