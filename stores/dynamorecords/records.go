@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -268,10 +269,17 @@ type description struct {
 	}
 }
 
+// unusable reports whether the table stays unusable until somebody restores it.
+func (d description) unusable() bool {
+	return slices.Contains([]string{"ARCHIVING", "ARCHIVED", "INACCESSIBLE_ENCRYPTION_CREDENTIALS"}, d.Table.TableStatus)
+}
+
 // fits returns an error if the table cannot keep locks.
 func (d description) fits() error {
 	t := d.Table
 	switch {
+	case d.unusable():
+		return fmt.Errorf("%w: the table's status is %s: restore the table, or its key in AWS KMS, or use another table", driver.ErrConfig, t.TableStatus)
 	case len(t.Replicas) > 0:
 		return fmt.Errorf("%w: the table has replicas in other regions (a global table), which resolve two writes by the later one: use a table of one region", driver.ErrConfig)
 	case len(t.KeySchema) != 1 || t.KeySchema[0].AttributeName != "k":
@@ -309,14 +317,14 @@ func (r *Records) Init(ctx context.Context) error {
 		if errors.Is(err, ErrNoTable) {
 			err = r.api.call(ctx, "CreateTable", map[string]any{"TableName": r.table, "BillingMode": "PAY_PER_REQUEST", "AttributeDefinitions": attribute, "KeySchema": schema}, nil)
 		}
-		if out.Table.TableStatus == "ACTIVE" && err == nil {
+		if status := out.Table.TableStatus; status == "ACTIVE" || status == "UPDATING" || out.unusable() {
 			return out.fits()
 		}
 		if err != nil && !errors.Is(err, errBusy) {
 			return failure(err)
 		}
 		if !retry.Sleep(ctx, 200*time.Millisecond) {
-			return ctx.Err()
+			return fmt.Errorf("waiting for the table, whose status is %q: %w", out.Table.TableStatus, ctx.Err())
 		}
 	}
 }

@@ -186,6 +186,15 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s in a global table: %v", name, err)
 		}
 	}
+	archived := dynamotest.Start(t)
+	open(t, archived)
+	archived.Status = "ARCHIVED"
+	r = dynamorecords.New("locks", &dynamorecords.Config{Endpoint: archived.URL})
+	for name, err := range map[string]error{"Init": r.Init(t.Context()), "Get": second(r.Get(t.Context(), "key"))} {
+		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "ARCHIVED") {
+			t.Errorf("%s in an archived table: %v", name, err)
+		}
+	}
 	s := dynamotest.Start(t)
 	r = dynamorecords.New("locks", &dynamorecords.Config{Endpoint: s.URL, Timeout: time.Second})
 	if _, err := r.Get(t.Context(), "key"); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "Init creates it") {

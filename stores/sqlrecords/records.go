@@ -61,11 +61,15 @@ const (
 //
 // The connections of db must use READ COMMITTED or a stricter isolation level, which is the default
 // of every server. On MySQL they need autocommit, and their character_set_connection must equal their
-// character_set_client. On PostgreSQL their bytea_output must be hex, unless the driver reads the other form, and a driver behind a pooler that
-// shares connections must send a statement and its arguments together: add
-// default_query_exec_mode=exec (pgx) or binary_parameters=yes (lib/pq) to the data source name. A
-// driver that prepares statements needs two connections of db for the first call. That call returns an
-// ErrConfig if the connections do not fit.
+// character_set_client. On PostgreSQL their bytea_output must be hex, unless the driver reads the other
+// form, and a driver behind a pooler that shares connections must send a statement and its arguments
+// together: add default_query_exec_mode=exec (pgx) or binary_parameters=yes (lib/pq) to the data source
+// name. A driver that prepares statements needs two connections of db for the first call. That call
+// returns an ErrConfig if the connections do not fit.
+//
+// New cannot see which schema a table without one is in: on PostgreSQL, processes whose search_path
+// differs have different tables, and their locks do not exclude each other. Name the schema in
+// [Config] if roles or connections differ in it.
 func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
 	r := &Records{db: db, dialect: dialect, fits: newFitness()}
 	table := recordsql.DefaultTable

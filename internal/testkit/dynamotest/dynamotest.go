@@ -3,6 +3,7 @@
 package dynamotest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +23,8 @@ type Server struct {
 
 	// Replicas are the other regions of all tables. Set it before use.
 	Replicas []string
+	// Status is the status of all tables; empty means ACTIVE. Set it before use.
+	Status string
 
 	mu     sync.Mutex // guards the fields below
 	tables map[string]map[string]item
@@ -133,7 +136,7 @@ func (s *Server) serve(w http.ResponseWriter, action string, body []byte) {
 		for _, region := range s.Replicas {
 			replicas = append(replicas, map[string]string{"RegionName": region})
 		}
-		answer["Table"] = map[string]any{"TableStatus": "ACTIVE", "Replicas": replicas, "KeySchema": []map[string]string{{"AttributeName": "k", "KeyType": "HASH"}}}
+		answer["Table"] = map[string]any{"TableStatus": cmp.Or(s.Status, "ACTIVE"), "Replicas": replicas, "KeySchema": []map[string]string{{"AttributeName": "k", "KeyType": "HASH"}}}
 	case action == "GetItem":
 		if found, ok := table[in.Key.K.S]; ok {
 			answer["Item"] = found.Raw
