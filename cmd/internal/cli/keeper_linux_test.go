@@ -229,6 +229,18 @@ func TestKilledKeeper(t *testing.T) {
 	eventually(t, "no process is left", func() bool { return len(processesWith(t, "file://"+h.path("locks"))) == 0 })
 }
 
+// TestFrozenGuard: a keeper whose guard was stopped releases its lock, and the name is free.
+func TestFrozenGuard(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	url := "file://" + h.path("locks")
+	k := h.acquired(t, url, "--with-pid", fmt.Sprint(os.Getpid()), "x")
+	must(t, syscall.Kill(guardOf(t, k.PID), syscall.SIGSTOP))
+	must(t, h.in(url, "release", k.Handle).Run())
+	must(t, h.in(url, "run", "-w", "60", "x", "--", "true").Run())
+	eventually(t, "no process is left", func() bool { return len(processesWith(t, url)) == 0 })
+}
+
 // guardOf returns the guard of a keeper, which is its only child, or 0.
 func guardOf(t *testing.T, keeper int) (pid int) {
 	t.Helper()

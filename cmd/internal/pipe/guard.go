@@ -25,12 +25,13 @@ type Inheritor interface {
 
 // Guard is a second process that has duplicates of the descriptors of all locks. If this process is
 // killed, the kernel keeps the locks until the work under them has stopped. A guard that ends is
-// replaced. A nil Guard does nothing.
+// replaced, and one that does not answer is killed. A nil Guard does nothing.
 type Guard struct {
 	engine Inheritor
 	begin  func() *exec.Cmd
 
 	mu   sync.Mutex // guards the fields below and is held during a request
+	cmd  *exec.Cmd  // the guard
 	link int        // a socket; what is written there has an id and the descriptors of its lock
 	turn int        // counts the guards
 	kept map[int64]*fencelock.Lock
@@ -38,6 +39,9 @@ type Guard struct {
 
 // guardLink is the descriptor of the socket in the guard.
 const guardLink = 3
+
+// answerLimit is how long a guard may take to answer.
+const answerLimit = 5 * time.Second
 
 // StartGuard starts a guard. begin returns the command that calls RunGuard.
 func StartGuard(engine Inheritor, begin func() *exec.Cmd) (*Guard, error) {
@@ -63,7 +67,7 @@ func (g *Guard) start() error {
 		return err
 	}
 	g.turn++
-	g.link = pair[0]
+	g.cmd, g.link = cmd, pair[0]
 	go g.replace(cmd, g.turn) // ends with the guard
 	for id, lock := range g.kept {
 		files, err := g.filesOf(lock)
@@ -157,7 +161,24 @@ func (g *Guard) ask(id int64, files []*os.File) error {
 	if err := unix.Sendmsg(g.link, binary.LittleEndian.AppendUint64(nil, uint64(id)), rights, nil, 0); err != nil {
 		return err
 	}
+	if !g.answers() {
+		_ = g.cmd.Process.Kill() // somebody has stopped it
+	}
 	return readFull(g.link, make([]byte, 1))
+}
+
+// answers reports whether the guard has answered, or ended, within answerLimit.
+func (g *Guard) answers() bool {
+	for end := time.Now().Add(answerLimit); ; {
+		left := max(0, time.Until(end))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(g.link), Events: unix.POLLIN}}, int(left/time.Millisecond))
+		if n > 0 || left == 0 {
+			return n > 0
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return true // the read returns the error
+		}
+	}
 }
 
 // readFull reads until buf is full. At the end of the file it returns io.EOF.
