@@ -143,31 +143,56 @@ func TestConfigErrorAfterAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// An engine is closed after a request was granted, and before its caller knows. The request is not
-// granted, and nothing of it stays.
+// An engine is closed after a request was granted, and before its caller knows, also while a request to the
+// store is on its way. The request is not granted, and nothing of it stays.
 func TestCloseMeetsAGrant(t *testing.T) {
-	play(t, true, func(s scene) {
-		e, _ := s.client()
-		holder, _ := s.client()
-		h := s.acquire(holder, request())
-		waits, answer, done := make(chan bool), make(chan bool), make(chan error, 1)
-		go func() { // ends with the test's answer
-			req := waiting()
-			req.OnWait = func(driver.WaitInfo) {
-				waits <- true
-				<-answer
-			}
-			_, err := e.Acquire(s.Context(), req)
-			done <- err
-		}()
-		<-waits
-		s.ok(holder.Release(s.Context(), lease(h)))
-		time.Sleep(time.Second) // the request is granted
-		s.ok(e.Close())
-		close(answer)
-		if err := <-done; !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
-		soonFree(s)
-	})
+	for _, busy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("busy=%t", busy), func(t *testing.T) {
+			play(t, true, func(s scene) {
+				e, l := s.client()
+				holder, _ := s.client()
+				h := s.acquire(holder, request())
+				waits, answer, done := make(chan bool), make(chan bool), make(chan error, 1)
+				go func() { // ends with the test's answer
+					req := waiting()
+					req.OnWait = func(driver.WaitInfo) {
+						waits <- true
+						<-answer
+					}
+					_, err := e.Acquire(s.Context(), req)
+					done <- err
+				}()
+				<-waits
+				s.ok(holder.Release(s.Context(), lease(h)))
+				time.Sleep(time.Second) // the request is granted
+				begun, goOn := make(chan bool, 1), make(chan bool)
+				if busy {
+					l.set(func(l *link) {
+						l.swap = func(next func() error) error {
+							begun <- true
+							<-goOn
+							return next()
+						}
+					})
+					go func() { _, _ = e.Acquire(s.Context(), waiting()) }() // ends when the engine is closed
+					<-begun
+				}
+				closed := make(chan error, 1)
+				go func() { closed <- e.Close() }() // ends when the requests have ended
+				synctest.Wait()
+				if !busy { // the caller comes when the engine has been closed
+					s.ok(<-closed)
+					close(closed)
+				}
+				close(answer)
+				if err := <-done; !errors.Is(err, driver.ErrUnavailable) {
+					t.Errorf("got %v, want ErrUnavailable", err)
+				}
+				l.set(func(l *link) { l.swap = nil })
+				close(goOn)
+				s.ok(<-closed)
+				soonFree(s)
+			})
+		})
+	}
 }

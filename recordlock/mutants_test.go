@@ -61,9 +61,12 @@ var mutants = []mutant{
 	{"a request waits for its own minimum hold", "acquire.go", []string{
 		"if closed || st.holder", "_ = closed\n\tif st.holder",
 	}, "TestMinimumHoldOfAGrantThatIsOver"},
-	{"a request is granted while the engine is being closed", "step.go", []string{
-		"case a != nil && d.engine.closed.Load():", "case false:",
-	}, "TestAcquireMeetsClose"},
+	{"a request is granted while the engine is being closed", "acquire.go", []string{
+		"if a.err == nil && a.desk.engine.closed.Load()", "if false",
+	}, "TestCloseMeetsAGrant"},
+	{"a grant whose caller does not know of it outlives the engine", "desk.go", []string{
+		"d.withdraw(a, errClosed, now)", "_ = a",
+	}, "TestCloseMeetsAGrant"},
 	{"a closed engine leaves what it has stored", "desk.go", []string{
 		"d.withdraw(j.acquires, errClosed, now)", "d.finish(j, errClosed)",
 	}, "TestAcquireMeetsClose"},

@@ -107,9 +107,8 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 func (d *desk) settle(st *state) {
 	for _, j := range slices.Clone(d.jobs) {
 		a := j.acquires
-		switch {
-		case a != nil && d.engine.closed.Load(): // it is withdrawn
-		case j.answer == refused, j.answer == stored:
+		switch j.answer {
+		case refused, stored:
 			if a != nil && j.err == nil {
 				d.grants = append(d.grants, a)
 			}
@@ -117,7 +116,7 @@ func (d *desk) settle(st *state) {
 				d.holds[a.me.Owner] = a
 			}
 			d.finish(j, j.err)
-		case j.answer == waits, j.answer == joins:
+		case waits, joins:
 			a.queue(st)
 		}
 	}
