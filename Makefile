@@ -23,7 +23,7 @@ TEST = $(GO) test -race $(LINK) -vet=off
 # A program with the race detector sleeps for a second before it exits, in case another thread is
 # about to report a race. The tests start many such programs.
 export GORACE ?= atexit_sleep_ms=50
-LINT = $(GO) tool -modfile=tools/go.mod golangci-lint
+LINT = $(GO) tool -modfile=lab/tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
 
@@ -51,7 +51,7 @@ test-others:
 	cd cmd && $(TEST) -timeout 25m -parallel $(CORES) ./$(NEMESIS)
 	$(GO) test $(LINK) -vet=off ./$(HOUSE) ./internal/testkit/sim ./internal/testkit/twin
 	$(GO) test $(LINK) -vet=off -run Explore ./recordlock
-	$(GO) test -C fencelockvet -count=1 ./...
+	$(GO) test -C cmd/fencelockvet -count=1 ./...
 	cd fence/fencegrpc && $(TEST) ./...
 	cd observe/otelfencelock && $(TEST) ./...
 	cd observe/promfencelock && $(TEST) ./...
@@ -59,7 +59,7 @@ test-others:
 	cd cron/schedulers && $(TEST) ./...
 	$(GO) test -C lab $(LINK) -vet=off -parallel $(CORES) ./picture/... ./evidence/... ./bench/clients ./foreign
 	cd examples/service && $(TEST) ./...
-	$(GO) test -C tools/dist ./internal/...
+	$(GO) test -C lab/tools/dist ./internal/...
 
 .PHONY: windows
 windows: browser prometheus redis ## what people see: opens pages in Chromium, scrapes a service with Prometheus
@@ -85,9 +85,9 @@ check: cc size apidiff ## gofmt, go vet, type checks for macOS, the size of the 
 	$(GO) vet -C cron/schedulers -race ./...
 	$(GO) vet -C stores/etcdrecords -race ./...
 	$(GO) vet -C examples/service -race ./...
-	$(GO) vet -C fencelockvet ./...
-	$(GO) vet -C tools/dist ./internal/...
-	$(GO) run -C tools ./typecheck darwin .. ../cmd
+	$(GO) vet -C cmd/fencelockvet ./...
+	$(GO) vet -C lab/tools/dist ./internal/...
+	$(GO) run -C lab/tools ./typecheck darwin ../.. ../../cmd
 
 .PHONY: apidiff
 apidiff: ## the API is compatible with the last version tag, if there is one
@@ -103,7 +103,7 @@ size: ## the command is no larger than 15 MB; the tags of a release make it smal
 man: ## the manual pages, in the directory man
 	mkdir -p man && $(GO) run -C cmd ./mandoc "$(CURDIR)/man"
 
-DIST = $(GO) run -C tools/dist .
+DIST = $(GO) run -C lab/tools/dist .
 # The version of a release, such as v1.2.3. By default it is the tag of the commit.
 VERSION ?=
 
@@ -112,8 +112,8 @@ dist: ## archives, packages, images, SBOMs and checksums of a release, in the di
 	$(DIST) packages -version "$(VERSION)"
 dist-test: redis ## builds a release twice, installs its packages and runs them; needs root for all of it
 	@timeout 300 .ci/need packages || echo "fencelock: some tests of packages are skipped"
-	$(GO) vet -C tools/dist ./...
-	$(GO) test -C tools/dist -count=1 -timeout 30m ./...
+	$(GO) vet -C lab/tools/dist ./...
+	$(GO) test -C lab/tools/dist -count=1 -timeout 30m ./...
 modules: ## nested modules require the root module of VERSION, without replace; prints the tags to push
 	$(DIST) modules -version "$(VERSION)"
 publish: ## the files in dist become a draft of the release VERSION on GitHub; needs gh
@@ -124,7 +124,7 @@ image: ## the build context of a container image, in the directory dist/image
 .PHONY: lint
 lint: ## golangci-lint; compiles it first, which takes minutes once
 	$(LINT) run
-	cd cmd && $(GO) tool -modfile=../tools/go.mod golangci-lint run
+	cd cmd && $(GO) tool -modfile=../lab/tools/go.mod golangci-lint run
 
 .PHONY: mutants
 mutants: cc ## show each deliberately broken engine and the case of the suite that catches it
@@ -169,9 +169,9 @@ minio: cc ## locks on a real MinIO, which is compiled first, and measurements
 
 # The emulators come from npm and from a Go module, once. FENCELOCK_CLOUDS=/path uses others.
 .PHONY: clouds
-clouds: export FENCELOCK_CLOUDS ?= $(CURDIR)/bin/clouds/node_modules/.bin
+clouds: export FENCELOCK_CLOUDS ?= $(CURDIR)/.bin/clouds/node_modules/.bin
 clouds: cc ## the suite and a nemesis on emulators of Azure, Google's and Amazon's stores (Azurite, fake-gcs-server, dynalite)
-	test -x "$$FENCELOCK_CLOUDS/dynalite" || npm install --no-audit --no-fund --prefix bin/clouds azurite@3.37.0 dynalite@4.0.0
+	test -x "$$FENCELOCK_CLOUDS/dynalite" || npm install --no-audit --no-fund --prefix .bin/clouds azurite@3.37.0 dynalite@4.0.0
 	test -x "$$FENCELOCK_CLOUDS/fake-gcs-server" || GOBIN="$$FENCELOCK_CLOUDS" $(GO) install github.com/fsouza/fake-gcs-server@v1.56.1
 	$(GO) vet -C lab ./clouds
 	$(GO) test -C lab $(LINK) -vet=off -count=1 -timeout 30m -v ./clouds

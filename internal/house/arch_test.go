@@ -75,8 +75,8 @@ var rooms = []room{
 	{folder: "fence/fencemysql", imports: []string{"fence", "fence/internal/sqlfloor"}},
 	{folder: "fence/fenceobject", imports: []string{"fence", "internal/retry"}},
 	{folder: "fence/fencegoredis", imports: []string{"fence", "fence/internal/redisfloor", "github.com/redis/go-redis/v9"}},
-	{folder: "fencelockvet", imports: []string{"fencelockvet/checks", "golang.org/x/tools"}},
-	{folder: "fencelockvet/checks", imports: []string{"golang.org/x/tools"}},
+	{folder: "cmd/fencelockvet", imports: []string{"cmd/fencelockvet/checks", "golang.org/x/tools"}},
+	{folder: "cmd/fencelockvet/checks", imports: []string{"golang.org/x/tools"}},
 	{folder: "observe/otelfencelock", imports: []string{".", "observe/lockmetrics", "go.opentelemetry.io/otel"}},
 	{folder: "observe/promfencelock", imports: []string{".", "observe/lockmetrics", "github.com/prometheus/client_golang"}},
 	{folder: "internal/recordsql", imports: []string{"driver"}},
@@ -172,7 +172,7 @@ var leaves = []string{"cron/schedulers", "fence/fencegrpc", "observe/otelfencelo
 
 // modules are all modules of their own whose code obeys these rules, too: each in a folder that the plan
 // names.
-var modules = append(slices.Clone(leaves), "cmd", "lab", "examples/service", "fencelockvet")
+var modules = append(slices.Clone(leaves), "cmd", "lab", "examples/service", "cmd/fencelockvet")
 
 // The laboratory imports the commands and the library, and the commands import the library.
 const (

@@ -1,7 +1,7 @@
 // Tools for work on fencelock, outside the module graph of its users:
 //
-//	go tool -modfile=tools/go.mod golangci-lint run
-module github.com/fencelock/fencelock/tools
+//	go tool -modfile=lab/tools/go.mod golangci-lint run
+module github.com/fencelock/fencelock/lab/tools
 
 go 1.26.0
 

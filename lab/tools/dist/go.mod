@@ -1,5 +1,5 @@
 // The program that builds a release, outside the module graph of fencelock's users.
-module github.com/fencelock/fencelock/tools/dist
+module github.com/fencelock/fencelock/lab/tools/dist
 
 go 1.26.0
 

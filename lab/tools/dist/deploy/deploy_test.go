@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const packaging = "../../../packaging/"
+const packaging = "../../../../packaging/"
 
 func read(t *testing.T, name string) string {
 	t.Helper()

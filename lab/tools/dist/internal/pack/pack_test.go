@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/tools/dist/internal/pack"
+	"github.com/fencelock/fencelock/lab/tools/dist/internal/pack"
 )
 
 var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -1,7 +1,7 @@
 // Command typecheck reports what of some modules does not compile on another operating system, such
 // as darwin:
 //
-//	go run -C tools ./typecheck darwin .. ../cmd
+//	go run -C lab/tools ./typecheck darwin .. ../cmd
 //
 // It reads the standard library and all dependencies as source. To compile them for that system,
 // as go vet would, takes thirty times as long.

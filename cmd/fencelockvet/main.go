@@ -13,7 +13,7 @@ package main
 import (
 	"golang.org/x/tools/go/analysis/multichecker"
 
-	"github.com/fencelock/fencelock/fencelockvet/checks"
+	"github.com/fencelock/fencelock/cmd/fencelockvet/checks"
 )
 
 func main() { multichecker.Main(checks.All()...) }

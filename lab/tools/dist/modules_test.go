@@ -12,8 +12,8 @@ import (
 func sourceCopy(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "a copy of the source")
-	command(t, "git", "clone", "-q", "--shared", "../..", dir)
-	command(t, "sh", "-c", `cd ../.. && git ls-files -z --cached --others --exclude-standard | `+
+	command(t, "git", "clone", "-q", "--shared", "../../..", dir)
+	command(t, "sh", "-c", `cd ../../.. && git ls-files -z --cached --others --exclude-standard | `+
 		`tar --ignore-failed-read --null -T - -cf - 2>/dev/null | tar -xf - -C "$0"`, dir)
 	return dir
 }
@@ -51,7 +51,7 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 	}
 	goIn(home, "install", "github.com/fencelock/fencelock/cmd/mandoc@latest")
 	command(t, filepath.Join(home, "bin/mandoc"), t.TempDir())
-	goIn(home, "install", "github.com/fencelock/fencelock/fencelockvet@latest")
+	goIn(home, "install", "github.com/fencelock/fencelock/cmd/fencelockvet@latest")
 	command(t, filepath.Join(home, "bin/fencelockvet"), "help")
 
 	user := t.TempDir()
@@ -81,7 +81,7 @@ func TestNestedModulesOfTheRelease(t *testing.T) {
 		}
 	}
 	// At the commit of the release the modules load with what their go.sum has.
-	for _, dir := range append(nested, "cmd", "fencelockvet") {
+	for _, dir := range append(nested, "cmd", "cmd/fencelockvet") {
 		goIn(filepath.Join(source, dir), "list", "-mod=readonly", "-deps", "./...")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 
-	"github.com/fencelock/fencelock/tools/dist/internal/pack"
+	"github.com/fencelock/fencelock/lab/tools/dist/internal/pack"
 )
 
 // linuxPackages writes the packages of each format. They have no scripts: to install one copies

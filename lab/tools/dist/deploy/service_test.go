@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const example = "../../../examples/service/"
+const example = "../../../../examples/service/"
 
 // serviceManifests decodes those of the example strictly.
 func serviceManifests(t *testing.T) (d appsv1.Deployment, clients, admin corev1.Service, monitor monitoringv1.ServiceMonitor) {

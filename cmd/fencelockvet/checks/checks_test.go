@@ -16,7 +16,7 @@ import (
 	"golang.org/x/tools/go/analysis/passes/ctrlflow"
 	"golang.org/x/tools/go/packages"
 
-	"github.com/fencelock/fencelock/fencelockvet/checks"
+	"github.com/fencelock/fencelock/cmd/fencelockvet/checks"
 )
 
 func init() {
@@ -77,7 +77,7 @@ func names() (all []string) {
 }
 
 // root is the repository. A released module does not have it.
-const root = "../.."
+const root = "../../.."
 
 // wanted is an expected diagnostic of the test data.
 var wanted = regexp.MustCompile("// want `([^`]*)`")

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 
-	"github.com/fencelock/fencelock/tools/dist/internal/pack"
+	"github.com/fencelock/fencelock/lab/tools/dist/internal/pack"
 )
 
 // image returns the container image of a release for Linux. packaging/Containerfile makes the same.

@@ -23,7 +23,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/fencelock/fencelock/tools/dist/internal/modules"
+	"github.com/fencelock/fencelock/lab/tools/dist/internal/modules"
 )
 
 const usage = "usage: dist packages|image|modules [flags]; dist packages -h lists the flags"
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New(usage)
 	}
 	flags := flag.NewFlagSet("dist "+args[0], flag.ContinueOnError)
-	root := flags.String("root", "../..", "the `directory` of the source")
+	root := flags.String("root", "../../..", "the `directory` of the source")
 	version := flags.String("version", "", "the version, such as v1.2.3; by default the tag of the commit, or a pseudo-version")
 	out := flags.String("o", "", "the `directory` to write to; by default dist in the source, or dist/image")
 	targets := flags.String("targets", strings.Join(allTargets, ","), "the systems to build for")

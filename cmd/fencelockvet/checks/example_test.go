@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/packages"
 
-	"github.com/fencelock/fencelock/fencelockvet/checks"
+	"github.com/fencelock/fencelock/cmd/fencelockvet/checks"
 )
 
 // A program that runs the analyzers by itself, here one of them over the package in

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fencelock/fencelock/tools/dist/internal/pack"
+	"github.com/fencelock/fencelock/lab/tools/dist/internal/pack"
 )
 
 const versionPackage = "github.com/fencelock/fencelock/cmd/internal/cli"

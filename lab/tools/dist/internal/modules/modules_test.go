@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/zip"
 
-	"github.com/fencelock/fencelock/tools/dist/internal/modules"
+	"github.com/fencelock/fencelock/lab/tools/dist/internal/modules"
 )
 
 const version = "v0.3.0"

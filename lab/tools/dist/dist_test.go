@@ -21,7 +21,7 @@ import (
 
 	"github.com/spdx/tools-golang/json"
 
-	"github.com/fencelock/fencelock/tools/dist/internal/pack"
+	"github.com/fencelock/fencelock/lab/tools/dist/internal/pack"
 )
 
 // The tests look at a release of the files that are checked out. "make dist-test" runs them.
@@ -173,7 +173,7 @@ func program(t *testing.T) string {
 }
 
 func TestBinariesAreStaticAndNamePathsOfNoMachine(t *testing.T) {
-	source, err := filepath.Abs("../..")
+	source, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

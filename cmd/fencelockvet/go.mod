@@ -1,5 +1,5 @@
 // A command that finds misuses of fencelock, outside the module graph of the library's users.
-module github.com/fencelock/fencelock/fencelockvet
+module github.com/fencelock/fencelock/cmd/fencelockvet
 
 go 1.26.0
 

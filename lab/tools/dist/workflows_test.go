@@ -12,7 +12,7 @@ import (
 )
 
 func TestActionlint(t *testing.T) {
-	workflows, err := filepath.Glob("../../.github/workflows/*.yml")
+	workflows, err := filepath.Glob("../../../.github/workflows/*.yml")
 	if err != nil || len(workflows) < 3 {
 		t.Fatalf("%d workflows, %v", len(workflows), err)
 	}
@@ -22,10 +22,10 @@ func TestActionlint(t *testing.T) {
 // The steps of the workflows call make and nothing else, and the targets exist.
 func TestWorkflowsOnlyCallMake(t *testing.T) {
 	var targets []string
-	for _, m := range regexp.MustCompile(`(?m)^([a-z -]+):`).FindAllStringSubmatch(string(read(t, "../../Makefile")), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z -]+):`).FindAllStringSubmatch(string(read(t, "../../../Makefile")), -1) {
 		targets = append(targets, strings.Fields(m[1])...)
 	}
-	workflows, err := filepath.Glob("../../.github/workflows/*.yml")
+	workflows, err := filepath.Glob("../../../.github/workflows/*.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestWorkflowsOnlyCallMake(t *testing.T) {
 }
 
 func TestIssueTemplates(t *testing.T) {
-	names, err := filepath.Glob("../../.github/ISSUE_TEMPLATE/*.yml")
+	names, err := filepath.Glob("../../../.github/ISSUE_TEMPLATE/*.yml")
 	if err != nil || len(names) < 3 {
 		t.Fatalf("%d templates, %v", len(names), err)
 	}
@@ -88,7 +88,7 @@ func TestIssueTemplates(t *testing.T) {
 			}
 			for _, c := range config.Contacts {
 				if below, ok := strings.CutPrefix(c.URL, homepage+"/blob/main/"); ok {
-					if _, err := os.Stat(filepath.Join("../..", below)); err != nil {
+					if _, err := os.Stat(filepath.Join("../../..", below)); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
