@@ -47,47 +47,41 @@ var sections = []section{
 
 const introPage = `# Evidence
 
-What was measured, and the command that measures it again. ` + "`make evidence`" + ` writes this page from
-the files in [evidence](evidence). [Testing](internals/testing.md) explains how the tests work, and
-[guarantees.md](guarantees.md) has the promises.
+` + "`make evidence`" + ` writes this page from the files in [evidence](evidence).
+[Testing](internals/testing.md) explains the tests.
 
 `
 
-const introSuite = `All engines run one [conformance suite](glossary.md#conformance-suite). A case about a feature that
-an engine does not have is skipped. A test must find each [mutant](glossary.md#mutant). A
+const introSuite = `All engines run one [conformance suite](glossary.md#conformance-suite) and skip cases about features
+that they do not have. A test must find each [mutant](glossary.md#mutant). A
 [twin](glossary.md#twin) and the scripts must give equal answers.`
 
-const introNemesis = `Real processes share locks on real servers while the [nemesis](glossary.md#nemesis) injects faults:
-it kills and freezes processes and servers, cuts, delays and stalls connections, delivers abandoned
-requests and steps clocks. A violation is an overlap of two holders, a token out of order, or a name
-that is not free in time. Only faults that the engine's page calls safe are injected.`
+const introNemesis = `The [nemesis](chaos.md) injects the faults that an engine's page calls safe into real processes on
+real servers. A violation is an overlap of two holders, a token out of order, or a name that is not
+free in time.`
 
-const introSim = `The code that decides for Redlock runs against modelled nodes, clocks and networks. Inside the model
-there must be no violation. Each class outside of it drops one assumption, and violations are
-expected there.`
+const introSim = `Redlock's decisions on modelled nodes, clocks and networks. Each class outside of the model drops
+one assumption, so violations are expected there.`
 
-const introExplore = `The [explorer](internals/testing.md#the-explorer) visits every state up to a bound of models that
-drive the code that decides, and checks the invariants of the [specification](specification.md) in
-each. A *unit* is half of a TTL, and a *delay* is a unit that passes while a request is on its way.
-All rows were visited completely, without a violation.`
+const introExplore = `The [explorer](internals/testing.md#the-explorer) visits every state of models up to a bound, and
+checks the invariants of the [specification](specification.md) in each. All rows were visited
+completely, without a violation.`
 
 const introComparison = `A holder and a waiting successor are two processes. The holder's process is frozen until a second
 after the takeover, or it is partitioned from the servers with its connections left open, or all
 servers are killed and started again. The holder asks its library each millisecond whether it holds
-the lock. *Margin* is the time from the last yes to the successor's acquisition; a negative margin
-is an overlap. A frozen holder that gets a yes once more after the thaw has a margin of -1 s. Each
-value is the smallest of the runs.
+the lock. *Margin* is the time from the last yes to the successor's acquisition, the smallest of the
+runs; a negative margin is an overlap. A yes after the thaw is a margin of -1 s.
 
 redsync and bsm/redislock leave renewals to their users: here a lock is renewed every third of its
-TTL, and a renewal that fails is the signal. River's leader steps down before its lease ends, and
-informs its own services after up to three attempts to resign; its log shows when. Redis has no
-persistence here.`
+TTL, and a renewal that fails is the signal. River's leader informs its services after up to three
+attempts to resign; its log shows when. Redis has no persistence here.`
 
-const introFaults = `Each fault is described in the linked thread, and played by one command on private servers:
-` + "`go run -C lab ./bench/peers -only NAME`" + `. fencelock gets the same faults.`
+const introFaults = `One command plays the fault of the linked thread on private servers, with both libraries:
+` + "`go run -C lab ./bench/peers -only NAME`" + `.`
 
-const introShims = `The test files of other projects, unchanged, run on fencelock through an adapter that has the
-project's API. The files come from the Go module cache.`
+const introShims = `The unchanged test files of other projects, from the Go module cache, run on fencelock through an
+adapter with the project's API.`
 
 // Render returns the page for the results in a directory. A section whose file is missing is left
 // out.
