@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -304,3 +305,23 @@ func TestUnknownThenRefused(t *testing.T) {
 
 // patience bounds what must happen, however slow the machine is.
 const patience = time.Minute
+
+// TestOutageCostsOneLimit: the service does not answer. A hundred concurrent calls of locks and records end
+// within their limits of their own start.
+func TestOutageCostsOneLimit(t *testing.T) {
+	t.Parallel()
+	s := dynamotest.Start(t)
+	open(t, s)
+	const limit = 5 * time.Second // Config.Timeout
+	r := dynamorecords.New("locks", &dynamorecords.Config{Endpoint: s.URL})
+	e := recordlock.New(r, nil)
+	defer func() { _ = e.Close() }()
+	held := examtest.Held(t, e)
+	over := make(chan bool)
+	defer close(over)
+	s.Intercept(func(string, func()) (int, string) {
+		<-over
+		return 500, "InternalServerError"
+	})
+	examtest.Outage(t, slices.Concat(examtest.Calls(e, held, limit+time.Second), examtest.Lists(e, limit), examtest.RecordCalls(r, limit)))
+}
