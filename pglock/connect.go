@@ -153,8 +153,8 @@ func (s *session) optionalSettings() map[string]string {
 		"tcp_keepalives_interval":          strconv.Itoa(max(1, int(limit.Seconds()/8))),
 		"tcp_keepalives_count":             "4",
 		"client_connection_check_interval": strconv.FormatInt(min(max(s.ttl/3, time.Second/10), time.Second).Milliseconds(), 10),
-		"client_min_messages":              "error", // hides the warning of unlocking a lock that is not held
-		"synchronous_commit":               "off",   // fencelock.durable is called for what must be on disk
+		"client_min_messages":              "warning", // one says that a commit may get lost
+		"synchronous_commit":               "off",     // fencelock.durable is called for what must be on disk
 		"plan_cache_mode":                  "force_generic_plan",
 		"enable_seqscan":                   "off", // plans are made while the tables are still empty
 		"enable_bitmapscan":                "off", // a bitmap scan would visit the dead rows of a busy name each time
@@ -242,19 +242,34 @@ func (s *session) enter(ctx context.Context, c *pgconn.PgConn) error {
 	args := [][]byte{strconv.AppendInt(nil, s.dialer.cfg.MaxTTL.Milliseconds(), 10), strconv.AppendInt(nil, time.Now().UnixMicro(), 10)}
 	r, err := one(c.ExecParams(ctx, `SELECT r[1], r[2] FROM string_to_array(fencelock.register($1::bigint, $2::bigint), '|') r`,
 		args, nil, nil, nil).Read())
+	if err == nil && c.CustomData()[unsynced] != nil {
+		err = errLate // the next session waits again
+	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w (the first connection after a restart, or with a longer MaxTTL, writes to disk and to synchronous standbys): %w", errLate, err)
 	}
 	if err != nil {
 		return err
 	}
+	sure := "SELECT fencelock.sure(" + string(args[0]) + ")"
 	s.id, s.closed, s.rests = int32(r.Int(0)), time.Now().Add(r.Millis(1)), r.Int(1) > 0
 	if s.ttl > 0 {
 		// Do not listen here: while a frozen client does not read its notifications, the server
 		// could not end its session.
-		return c.Exec(ctx, "BEGIN; SELECT fencelock.ready("+strconv.Itoa(int(s.id))+"); ROLLBACK").Close()
+		return c.Exec(ctx, "BEGIN; SELECT fencelock.ready("+strconv.Itoa(int(s.id))+"); ROLLBACK; "+sure).Close()
 	}
-	return c.Exec(ctx, "LISTEN fencelock").Close()
+	return c.Exec(ctx, "LISTEN fencelock; "+sure).Close()
+}
+
+// unsynced is the key of a connection's data that is set when the server has warned that the wait for a
+// synchronous standby was cancelled.
+const unsynced = "fencelock unsynced"
+
+// warned notes such a warning, whose text is translated.
+func warned(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Routine == pipe.StandbyWait {
+		c.CustomData()[unsynced] = true
+	}
 }
 
 // object returns a JSON object.

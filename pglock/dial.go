@@ -164,7 +164,7 @@ func (d *dialer) hosts(ctx context.Context) ([]*pgconn.Config, error) {
 		}
 	}
 	cfg := pool.ConnConfig.Config.Copy()
-	cfg.OnNotice, cfg.OnNotification, cfg.AfterConnect = nil, nil, nil
+	cfg.OnNotice, cfg.OnNotification, cfg.AfterConnect = warned, nil, nil
 	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "fencelock"

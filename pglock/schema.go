@@ -26,13 +26,13 @@ const (
 // schemaVersion is the schema version that this engine needs. otherVersion says what to do about
 // another one.
 const (
-	schemaVersion = 1
+	schemaVersion = 2
 	otherVersion  = "use one version of the program everywhere; or, while no lock is held, drop the schema fencelock, which deletes its records and limits, and run fencelock init"
 )
 
 // functionsRevision counts the changes of the functions within a version. Programs work with the
 // functions of any revision. It is in the comment of the schema.
-const functionsRevision = 3
+const functionsRevision = 1
 
 // sweepPage is how many rows of a table one call examines that deletes leftover rows. spentTickets is
 // how many tickets of requests that are gone a request passes in one call.

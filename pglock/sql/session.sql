@@ -93,11 +93,12 @@ BEGIN
 			USING ERRCODE = 'object_not_in_prerequisite_state';
 	END IF;
 	line := coalesce(line, nullif(e.timeline, 0), 1);
-	IF anew OR e.system <> sys OR e.timeline <> line OR e.max_ttl < most THEN
+	IF anew OR e.system <> sys OR e.timeline <> line OR least(e.max_ttl, e.sure_ttl) < most THEN
 		SELECT * INTO e FROM fencelock.epoch FOR UPDATE;
 		-- A standby that lacks the new tokens sets them forward itself when it is promoted. One that
-		-- lacks the new max_ttl would grant too early, so only that waits for standbys.
-		IF e.max_ttl < most THEN
+		-- lacks the new max_ttl would grant too early, so only that waits for standbys. A wait that was
+		-- cancelled leaves it committed here alone, so this waits until somebody's wait has ended well.
+		IF least(e.max_ttl, e.sure_ttl) < most THEN
 			PERFORM fencelock.durable();
 		ELSE
 			PERFORM set_config('synchronous_commit', 'local', true);
@@ -109,7 +110,7 @@ BEGIN
 		IF moved AND (e.system, e.timeline) <> (0, 0) THEN -- a new schema has nothing to wait for
 			UPDATE fencelock.start SET since = clock_timestamp(), client = now_client;
 		END IF;
-		UPDATE fencelock.epoch x SET system = sys, timeline = line, max_ttl = greatest(x.max_ttl, most)
+		UPDATE fencelock.epoch x SET system = sys, timeline = line, max_ttl = greatest(x.max_ttl, most), sure_ttl = least(x.sure_ttl, x.max_ttl)
 		RETURNING * INTO e;
 	END IF;
 	UPDATE fencelock.start x SET started = pg_postmaster_start_time(), since = clock_timestamp(), client = now_client
@@ -131,6 +132,14 @@ BEGIN
 	INSERT INTO fencelock.beat VALUES (id, pg_backend_pid(), clock_timestamp(), now_client)
 	ON CONFLICT (session) DO UPDATE SET backend = excluded.backend, at = excluded.at, client = excluded.client;
 	RETURN concat_ws('|', id, greatest(0, rest));
+END $$;
+
+-- sure notes that register was answered, so its commit is on the standbys that it waited for. It
+-- runs with the permissions of the schema's owner, like register.
+CREATE OR REPLACE FUNCTION fencelock.sure(most bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	UPDATE fencelock.epoch SET sure_ttl = least(most, max_ttl) WHERE sure_ttl < least(most, max_ttl); -- any role may call this
 END $$;
 
 -- rested ends the restart wait for all clients. A session calls it when the time that register

@@ -40,9 +40,10 @@ BEGIN
 		system   bigint NOT NULL,
 		timeline bigint NOT NULL,
 		max_ttl  bigint NOT NULL, -- milliseconds
+		sure_ttl bigint NOT NULL, -- the part of max_ttl that the synchronous standbys have, too
 		version  integer NOT NULL -- of this schema
 	);
-	INSERT INTO fencelock.epoch VALUES (true, 0, 0, 0, {version});
+	INSERT INTO fencelock.epoch VALUES (true, 0, 0, 0, 0, {version});
 
 	-- When the server last lost its locks, by the clocks of the server and of the client that found
 	-- out. Like all unlogged tables it is empty after a crash or a promotion. A new schema has

@@ -109,6 +109,9 @@ func encoded(encoding string) func(*site) {
 // crowded uses up all connections of the role, or of the server.
 func crowded(s *site) {
 	s.pg.Exec(s.T, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fencelock'")
+	for s.pg.Query(s.T, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock'") != "0" {
+		time.Sleep(10 * time.Millisecond) // the slots of those that are ending would be free again
+	}
 	for range 100 {
 		conn, err := pgx.Connect(s.Context(), s.pg.As("app"))
 		if err != nil {

@@ -61,6 +61,10 @@ func (w *Conn) receive() {
 		w.row(copied([][]byte{msg.Result}))
 	case *pgproto3.ErrorResponse:
 		w.fail(pgconn.ErrorResponseToPgError(msg))
+	case *pgproto3.NoticeResponse:
+		if msg.Routine == StandbyWait {
+			w.fail(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(msg)))
+		}
 	case *pgproto3.ReadyForQuery:
 		w.answered()
 	case *pgproto3.NotificationResponse:
@@ -104,6 +108,11 @@ func (w *Conn) fail(err *pgconn.PgError) {
 		w.calls[0].err = err
 	}
 }
+
+// StandbyWait is the function of the server that waits for synchronous standbys. A notice from it says that
+// somebody has cancelled the wait: the commit is on this server only, and a failover would lose it. The
+// server reports success all the same.
+const StandbyWait = "SyncRepWaitForLSN"
 
 // answered ends the oldest call, whose transaction is over.
 func (w *Conn) answered() {
