@@ -206,7 +206,7 @@ func abilities(e catalog.Engine, work bool) (all []string) {
 		works bool
 	}{
 		{"limits (`semaphore`, `run --limit`)", e.Traits.Limits},
-		{"ticks (`cron`, `run --tick`)", e.Records && !e.NoClock},
+		{"ticks (`cron`, `run --tick`)", !e.NoClock},
 		{"once per key (`idempotent`, `once`)", e.Records},
 		{"rates (`ratelimit`, `limit`)", e.Rates()},
 		{"`Detach` and `Adopt`", e.Adopts},
