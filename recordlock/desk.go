@@ -33,6 +33,7 @@ type desk struct {
 	works   bool                  // the goroutine runs
 	idle    time.Time             // when that ended, or the desk was asked for
 	watches bool                  // a goroutine awaits a change of the record
+	deaf    bool                  // no changes are reported
 
 	state    *state // the last one that the store has shown; nil before the first. It is not changed
 	version  string

@@ -157,6 +157,52 @@ func TestHangingWatch(t *testing.T) {
 	}
 }
 
+// deaf are records that can report no changes. It counts the reads.
+type deaf struct {
+	driver.Records
+	reads atomic.Int64
+}
+
+func (d *deaf) Get(ctx context.Context, key string) (driver.Record, error) {
+	d.reads.Add(1)
+	return d.Records.Get(ctx, key)
+}
+
+func (d *deaf) Await(ctx context.Context, key, _ string) (driver.Record, error) {
+	_, err := d.Get(ctx, key)
+	return driver.Record{}, errors.Join(driver.ErrUnavailable, err)
+}
+
+// While no changes are reported, a holder reads as seldom as on a store that never reports any, and a waiter polls.
+func TestDeafWatch(t *testing.T) {
+	play(t, true, func(s scene) {
+		r := &deaf{Records: s.store.Records()}
+		e := recordlock.New(r, nil)
+		s.Cleanup(func() { _ = e.Close() })
+		req := request()
+		req.TTL = 20 * time.Second
+		g := s.acquire(e, req)
+		r.reads.Store(0)
+		time.Sleep(5 * time.Second)
+		begun := r.reads.Load()
+		time.Sleep(10 * time.Second)
+		if n := r.reads.Load() - begun; n > 10 {
+			t.Errorf("a holder read %d times in 10 s", n)
+		}
+		released := make(chan time.Time, 1)
+		time.AfterFunc(2*time.Second, func() { // ends when it is released
+			s.ok(e.Release(s.Context(), lease(g)))
+			released <- time.Now()
+		})
+		other := recordlock.New(r, nil)
+		s.Cleanup(func() { _ = other.Close() })
+		s.acquire(other, waiting())
+		if took := time.Since(<-released); took > time.Second {
+			t.Errorf("a waiter was granted after %v", took)
+		}
+	})
+}
+
 // stuck are records of which some never answer, and whose clock may not answer either.
 type stuck struct {
 	*link

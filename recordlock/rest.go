@@ -49,7 +49,7 @@ func earliest(a, b time.Time) time.Time {
 
 // poll returns the pause between two reads of the record. The caller holds mu.
 func (d *desk) poll() time.Duration {
-	if d.engine.awaiter != nil {
+	if d.engine.awaiter != nil && !d.deaf {
 		return watchPause
 	}
 	pause := time.Hour
@@ -84,10 +84,25 @@ func (d *desk) follow(ctx context.Context) {
 		defer cancel()
 		rec, err := d.engine.awaiter.Await(limited, d.key, version)
 		if err != nil {
-			retry.Sleep(ctx, watchRetry)
+			retry.Sleep(ctx, d.unheard(limited.Err() == nil))
 		}
 		d.hear(version, rec, err)
 	})
+}
+
+// unheard makes the desk poll if no changes are reported, and returns the pause until it asks for them
+// again. Each question is a read that no limit of the engine holds back.
+func (d *desk) unheard(yes bool) (pause time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if pause = watchRetry; d.deaf {
+		pause = watchPause
+	}
+	if yes != d.deaf {
+		d.deaf = yes
+		d.ring()
+	}
+	return pause
 }
 
 // hear keeps a change that was reported after a version, unless the desk has seen another one
@@ -98,6 +113,7 @@ func (d *desk) hear(version string, rec driver.Record, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watches = false
+	d.deaf = d.deaf && err != nil
 	d.ring()
 	switch {
 	case err != nil || d.version != version || d.old:

@@ -119,7 +119,8 @@ func (l *Login) keep(k keys, from source) {
 }
 
 func environment(context.Context) (keys, error) {
-	k := keys{id: os.Getenv("AWS_ACCESS_KEY_ID"), secret: os.Getenv("AWS_SECRET_ACCESS_KEY"), token: os.Getenv("AWS_SESSION_TOKEN")}
+	of := func(name string) string { return strings.TrimSpace(os.Getenv(name)) } // a line from a file ends with a newline
+	k := keys{id: of("AWS_ACCESS_KEY_ID"), secret: of("AWS_SECRET_ACCESS_KEY"), token: of("AWS_SESSION_TOKEN")}
 	if k.secret == "" {
 		return keys{}, nil
 	}

@@ -202,6 +202,9 @@ func (b *Bucket) do(ctx context.Context, method, key string, query url.Values, h
 		return 0, nil, nil, fmt.Errorf("sign a request: %w", err)
 	}
 	answer, err := b.client.Do(r)
+	if errors.Is(err, context.DeadlineExceeded) {
+		b.client.CloseIdleConnections() // a NAT may have dropped them all, and each would cost an attempt
+	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return 0, nil, nil, e.Err // without the URL, which may have a signature
 	}

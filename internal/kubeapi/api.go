@@ -212,6 +212,9 @@ func (a *API) do(ctx context.Context, method, name string, query url.Values, in 
 		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	}
 	answer, err := a.client.Do(r)
+	if errors.Is(err, context.DeadlineExceeded) {
+		a.client.CloseIdleConnections() // a NAT may have dropped them all, and each would cost an attempt
+	}
 	if err != nil {
 		return at, err
 	}

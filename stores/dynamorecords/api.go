@@ -63,6 +63,9 @@ func (a *api) date(ctx context.Context, action string, in, out any) (time.Time, 
 	}
 	sent := time.Now()
 	answer, err := a.client.Do(req)
+	if errors.Is(err, context.DeadlineExceeded) {
+		a.client.CloseIdleConnections() // a NAT may have dropped them all, and each would cost an attempt
+	}
 	if err != nil {
 		return time.Time{}, err
 	}

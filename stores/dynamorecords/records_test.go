@@ -325,3 +325,15 @@ func TestOutageCostsOneLimit(t *testing.T) {
 	})
 	examtest.Outage(t, slices.Concat(examtest.Calls(e, held, limit+time.Second), examtest.Lists(e, limit), examtest.RecordCalls(r, limit)))
 }
+
+// TestSilentConnections: the connections have been dropped without a word, and new ones work.
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	s := dynamotest.Start(t)
+	open(t, s)
+	examtest.SilentConnections(t, s.URL, func(url string) driver.Engine {
+		e := recordlock.New(dynamorecords.New("locks", &dynamorecords.Config{Endpoint: url}), nil)
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	})
+}

@@ -19,7 +19,8 @@ import (
 
 // Listener is Records that report changes: a trigger of the table sends a notification (NOTIFY) for
 // each change of any program, and one connection of the process receives them (LISTEN). While that
-// connection is lost, calls of Await poll. It is safe for concurrent use.
+// connection is lost, calls of Await return driver.ErrUnavailable, and locks poll. It is safe for
+// concurrent use.
 //
 // Commits of transactions with a notification wait for one another in PostgreSQL, in all databases of
 // the server. Some thousand changes a second are possible.
@@ -55,7 +56,7 @@ func (r *Records) Listen(direct *pgconn.Config) *Listener {
 	return l
 }
 
-// Close ends the connection that listens. Calls of Await poll after that. It returns nil.
+// Close ends the connection that listens. It returns nil.
 func (l *Listener) Close() error {
 	l.cancel()
 	<-l.done
@@ -262,29 +263,39 @@ func (l *Listener) wake(payload string) {
 // quiet is how often Await reads while nothing is reported: a record may expire.
 const quiet = 5 * time.Second
 
-// Await implements driver.Awaiter. While no notifications arrive, it reads after 10 ms, and then every
-// quarter of a second.
+// Await implements driver.Awaiter. While no notifications arrive, it reads once and returns
+// driver.ErrUnavailable, so that the caller polls at its own pace.
 func (l *Listener) Await(ctx context.Context, key, version string) (driver.Record, error) {
 	sum := sha256.Sum256([]byte(key))
 	payload, woken := hex.EncodeToString(sum[:]), make(chan struct{}, 1)
 	l.join(payload, woken)
 	defer l.leave(payload, woken)
-	for deaf := retry.NewBackoff(10*time.Millisecond, 250*time.Millisecond); ; {
+	for {
 		rec, err := l.Get(ctx, key)
 		if err != nil || rec.Version != version {
 			return rec, err
 		}
-		l.mu.Lock()
-		ready := l.ready
-		l.mu.Unlock()
-		pause := quiet
-		if !ready {
-			pause = deaf.Next()
+		ready := l.reports()
+		if ready == nil {
+			if !retry.Nap(ctx, quiet, woken) {
+				return driver.Record{}, ctx.Err()
+			}
+			ready = l.reports() // when the connection is lost, thousands of calls come here
 		}
-		if !retry.Nap(ctx, pause, woken) {
-			return driver.Record{}, ctx.Err()
+		if ready != nil {
+			return driver.Record{}, ready
 		}
 	}
+}
+
+// reports returns an error while no notifications arrive.
+func (l *Listener) reports() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ready {
+		return nil
+	}
+	return fmt.Errorf("%w: no notifications arrive: %w", driver.ErrUnavailable, l.why)
 }
 
 func (l *Listener) join(payload string, woken chan struct{}) {

@@ -127,7 +127,11 @@ type world struct {
 }
 
 func (w *world) Client(t testing.TB) drivertest.Client {
-	return examtest.Store{Engine: w.locks.Client(), Stored: w.records(t, w.where)}
+	r := w.records(t, w.where)
+	if l, ok := r.(*pgrecords.Listener); ok {
+		_ = ready(t, l, patience) // it reports nothing before; a case may have frozen the server
+	}
+	return examtest.Store{Engine: w.locks.Client(), Stored: r}
 }
 func (w *world) Restart(t testing.TB) { w.Crash(t) }
 func (w *world) Cut(t testing.TB)     { w.Postgres.Freeze(t) }

@@ -46,7 +46,8 @@ func NewAzure(account, container string, cfg *AzureConfig) *Records {
 		cfg = &AzureConfig{}
 	}
 	client, sign := clientOf(cfg.Client), cfg.Sign
-	key, signature := cmp.Or(cfg.Key, os.Getenv("AZURE_STORAGE_KEY")), cmp.Or(cfg.Signature, os.Getenv("AZURE_STORAGE_SAS_TOKEN"))
+	key := strings.TrimSpace(cmp.Or(cfg.Key, os.Getenv("AZURE_STORAGE_KEY"))) // a line from a file ends with a newline
+	signature := strings.TrimSpace(cmp.Or(cfg.Signature, os.Getenv("AZURE_STORAGE_SAS_TOKEN")))
 	switch {
 	case sign != nil:
 	case cfg.Key == "" && cfg.Signature != "" || key == "" && signature != "":

@@ -91,6 +91,9 @@ func parseRows(u *url.URL) (*rowsTarget, error) {
 	if !q.Has("pool_max_conns") {
 		t.pool.MaxConns = mysqlConnections
 	}
+	if !q.Has("pool_ping_timeout") {
+		t.pool.PingTimeout = 300 * time.Millisecond // a NAT may have dropped all idle connections
+	}
 	if q.Has("listen") {
 		t.keep(q.Get("listen"))
 		if t.direct, err = pgconn.ParseConfig(q.Get("listen")); err != nil || !strings.HasPrefix(q.Get("listen"), "postgres") {
