@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/recordlock"
@@ -193,6 +194,9 @@ func notified(t *testing.T, l *pgrecords.Listener, r driver.Records, key string)
 	arrived := make(chan time.Time, 1)
 	go func() { // ends with the change, or its context
 		_, err := l.Await(ctx, key, now.Version)
+		for errors.Is(err, driver.ErrUnavailable) && retry.Sleep(ctx, 10*time.Millisecond) { // the connection was lost
+			_, err = l.Await(ctx, key, now.Version)
+		}
 		if err != nil {
 			t.Error(err)
 		}

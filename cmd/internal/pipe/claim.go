@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/fencelock/fencelock"
@@ -113,7 +114,7 @@ func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Contex
 		if q.MaxHoldMS > 0 {
 			c.most = time.Now().Add(millis(q.MaxHoldMS))
 		}
-		g := gotOf(lock)
+		g := &got{Token: lock.Token(), Text: strconv.FormatInt(lock.Token(), 10), Floor: lock.Floor(), Owner: lock.Owner()}
 		g.left, _ = c.tell(time.Now(), 0)
 		s.out.put(told{ID: c.id, At: s.at, Got: g})
 	}
@@ -203,11 +204,11 @@ func (s *server) failed(c *claim, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.claims, c.id)
+	t := told{ID: c.id, Err: failureOf(err, s.Redact)}
 	if c.dropped {
-		s.out.put(told{ID: c.id, Ended: "cancelled"})
-		return
+		t = told{ID: c.id, Ended: "cancelled"}
 	}
-	s.out.put(told{ID: c.id, Err: failureOf(err, s.Redact)})
+	s.out.put(t)
 }
 
 // release lets a claim end, whether it waits or has a lock. Its goroutine answers.

@@ -58,6 +58,8 @@ func (g *Guard) start() error {
 		return err
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "guard")
+	limit := unix.NsecToTimeval(int64(answerLimit))
+	_ = unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit) // no socket refuses that
 	cmd := g.begin()
 	cmd.ExtraFiles = []*os.File{theirs} // guardLink
 	err = cmd.Start()
@@ -68,7 +70,11 @@ func (g *Guard) start() error {
 	}
 	g.turn++
 	g.cmd, g.link = cmd, pair[0]
-	go g.replace(cmd, g.turn) // ends with the guard
+	turn := g.turn
+	go func() { // ends with the guard
+		_ = cmd.Wait()
+		g.replace(turn)
+	}()
 	for id, lock := range g.kept {
 		files, err := g.filesOf(lock)
 		if err != nil {
@@ -81,9 +87,8 @@ func (g *Guard) start() error {
 	return nil
 }
 
-// replace starts another guard when one has ended.
-func (g *Guard) replace(cmd *exec.Cmd, turn int) {
-	_ = cmd.Wait()
+// replace starts another guard, unless that has been done.
+func (g *Guard) replace(turn int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.turn == turn {
@@ -98,13 +103,7 @@ func (g *Guard) restart() error {
 	err := g.start()
 	if err != nil { // such as without memory for a process
 		turn := g.turn
-		time.AfterFunc(100*time.Millisecond, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.turn == turn {
-				_ = g.restart()
-			}
-		})
+		time.AfterFunc(100*time.Millisecond, func() { g.replace(turn) })
 	}
 	return err
 }
@@ -161,24 +160,17 @@ func (g *Guard) ask(id int64, files []*os.File) error {
 	if err := unix.Sendmsg(g.link, binary.LittleEndian.AppendUint64(nil, uint64(id)), rights, nil, 0); err != nil {
 		return err
 	}
-	if !g.answers() {
-		_ = g.cmd.Process.Kill() // somebody has stopped it
+	n, err := unix.Read(g.link, make([]byte, 1))
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(g.link, make([]byte, 1))
 	}
-	return readFull(g.link, make([]byte, 1))
-}
-
-// answers reports whether the guard has answered, or ended, within answerLimit.
-func (g *Guard) answers() bool {
-	for end := time.Now().Add(answerLimit); ; {
-		left := max(0, time.Until(end))
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(g.link), Events: unix.POLLIN}}, int(left/time.Millisecond))
-		if n > 0 || left == 0 {
-			return n > 0
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return true // the read returns the error
-		}
+	if errors.Is(err, unix.EAGAIN) { // the time is over: somebody has stopped it
+		_ = g.cmd.Process.Kill()
 	}
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return err
 }
 
 // readFull reads until buf is full. At the end of the file it returns io.EOF.

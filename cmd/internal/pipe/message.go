@@ -11,12 +11,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/election"
-	"github.com/fencelock/fencelock/ratelimit"
 )
 
 // Protocol is the version of the lines that this package speaks.
@@ -163,12 +161,4 @@ func failureOf(err error, redact func(string) string) *failure {
 		f.Held = otherOf(h)
 	}
 	return f
-}
-
-func gotOf(l *fencelock.Lock) *got {
-	return &got{Token: l.Token(), Text: strconv.FormatInt(l.Token(), 10), Floor: l.Floor(), Owner: l.Owner()}
-}
-
-func takenOf(r ratelimit.Result) *taken {
-	return &taken{OK: r.OK, Remaining: r.Remaining, RetryMS: (r.RetryAfter.Microseconds() + 999) / 1000}
 }

@@ -190,7 +190,7 @@ func (s *server) take(ctx context.Context, q ask) (*taken, error) {
 	if limited, ok := errors.AsType[*ratelimit.LimitedError](err); ok {
 		r, err = ratelimit.Result{RetryAfter: limited.RetryAfter}, nil
 	}
-	return takenOf(r), err
+	return &taken{OK: r.OK, Remaining: r.Remaining, RetryMS: (r.RetryAfter.Microseconds() + 999) / 1000}, err
 }
 
 // limiter returns the limiter of a rate, which it makes once.
