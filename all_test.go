@@ -461,7 +461,7 @@ func (mute) Release(ctx context.Context, _ driver.Lease) error {
 	return ctx.Err()
 }
 
-// What a set that was not acquired cannot give back is logged: nobody else hears of it.
+// What a set that was not acquired cannot give back is logged: nobody else gets it.
 func TestWhatASetCannotGiveBackIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memlock.New(nil)

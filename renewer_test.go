@@ -247,7 +247,7 @@ func TestReleaseIsTriedAgain(t *testing.T) {
 	})
 }
 
-// The lease runs from when the engine heard of it, which is after the send; a
+// The lease runs from when the engine received the request, which is after the send; a
 // holder that counts from the answer would believe in it for too long.
 func TestTheDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

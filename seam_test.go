@@ -19,7 +19,7 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// told is what a tracer hears, in order.
+// told is what a tracer was called with, in order.
 type told struct {
 	mu    sync.Mutex // guards lines
 	lines []string

@@ -166,7 +166,7 @@ func TestBreak(t *testing.T) {
 			t.Errorf("token %d after %d, %v", token, lock.Token(), err)
 		}
 		if err := lock.Err(); !errors.Is(err, fencelock.ErrLost) || !strings.Contains(err.Error(), "it hangs") {
-			t.Errorf("the holder hears %v", err)
+			t.Errorf("the holder gets %v", err)
 		}
 		if _, err := locks.Break(t.Context(), "a", "again"); !errors.Is(err, fencelock.ErrNotHeld) {
 			t.Errorf("a free name: %v", err)
@@ -191,7 +191,7 @@ func TestBreakOwner(t *testing.T) {
 			t.Errorf("token %d after %d, %v", token, lock.Token(), err)
 		}
 		if err := lock.Err(); !errors.Is(err, fencelock.ErrLost) || !strings.Contains(err.Error(), "it hangs") {
-			t.Errorf("the holder hears %v", err)
+			t.Errorf("the holder gets %v", err)
 		}
 		next := acquire(t, locks, "a")
 		defer next.Release()

@@ -397,7 +397,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-var errLogged = errors.New("the logger hears of it")
+var errLogged = errors.New("the logger gets it")
 
 // angryLogger panics on the message that a run is not in the record.
 type angryLogger struct{ slog.Handler }

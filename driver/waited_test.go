@@ -26,7 +26,7 @@ func over(t *testing.T) context.Context {
 	return ctx
 }
 
-// Busy and broken are told apart by what was heard last.
+// Busy and broken are told apart by the last report.
 func TestWaited(t *testing.T) {
 	late := over(t)
 	cut := fmt.Errorf("asking: %w", late.Err())

@@ -476,7 +476,7 @@ type angry struct{ slog.Handler }
 func (angry) Enabled(context.Context, slog.Level) bool  { return true }
 func (angry) Handle(context.Context, slog.Record) error { panic("full") }
 
-// The hook may block and call the candidate; it hears everything, in order.
+// The hook may block and call the candidate; it is called for everything, in order.
 func TestOnChangeHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, seen := memlock.New(nil), &log{}
@@ -498,7 +498,7 @@ func TestOnChangeHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// A hook that ends its goroutine, as testing.T.FailNow does, hears of what follows.
+// A hook that ends its goroutine, as testing.T.FailNow does, is called for what follows.
 func TestOnChangeThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &log{}

@@ -46,7 +46,7 @@ func (b *bells) wake(name string, behind int64) {
 	}
 }
 
-// wakeIn notifies the first waiter behind a place in the queue, because its way may be clear now. It
+// wakeIn notifies the first waiter behind a place in the queue, because it may be able to acquire the lock now. It
 // skips dead and frozen waiters. A release therefore costs the same however many wait.
 func (b *bells) wakeIn(d *folder, behind int64) {
 	d.patience = &patience{leaseLimit} // for all waiters together

@@ -6,7 +6,7 @@ import (
 )
 
 // TellsMoves reports whether a watcher of a directory below top has its subscriber look when
-// move has put another one in its place, and hears of that one too. The system tells of the
+// move has put another one in its place, and reports that one too. The system tells of the
 // move of the directory itself, and not of that of top.
 func TellsMoves(top, dir string, itself bool, patience time.Duration, move, touch func()) (told, heard bool) {
 	source, err := newNotifier()

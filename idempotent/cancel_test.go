@@ -13,7 +13,7 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-// cutter is a record store whose caller goes, or hears nothing, at its first Swap.
+// cutter is a record store whose caller goes, or gets no answer, at its first Swap.
 type cutter struct {
 	driver.Records
 	cut    atomic.Bool

@@ -69,7 +69,7 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestInProgress: who does not wait, or not for long, hears who runs the job.
+// TestInProgress: who does not wait, or not for long, learns who runs the job.
 func TestInProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
 		var runs atomic.Int64

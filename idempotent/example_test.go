@@ -60,7 +60,7 @@ func ExampleStore_Begin() {
 	// done before: 981 rows
 }
 
-// A client that heard no answer sends its order again, and gets the answer of the first
+// A client that got no answer sends its order again, and gets the answer of the first
 // one.
 func ExampleStore_Handler() {
 	orders := 0

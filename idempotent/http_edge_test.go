@@ -176,7 +176,7 @@ func TestHTTPFormOfBefore(t *testing.T) {
 	}
 }
 
-// TestHTTPFailed: who runs the service hears what its clients are not told, and of nothing
+// TestHTTPFailed: whoever runs the service gets the errors that clients do not get, and of nothing
 // else.
 func TestHTTPFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 type service struct {
 	calls atomic.Int64
 	wait  chan struct{} // holds calls back until it is closed; nil holds none back
-	asked chan struct{} // hears of each call, if it is not nil
+	asked chan struct{} // receives each call, if it is not nil
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -157,7 +157,7 @@ func cutOff(t *testing.T, engine *memlock.Engine, f *faulty, back bool) {
 	}
 }
 
-// TestBrokenRun: a run whose lock is broken hears of it at once, and what it has done counts
+// TestBrokenRun: the context of a run whose lock is broken ends at once, and what it has done counts
 // unless another run has begun.
 func TestBrokenRun(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {

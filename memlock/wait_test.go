@@ -85,7 +85,7 @@ func TestCancelInTheInstantOfTheGrant(t *testing.T) {
 	})
 }
 
-// Nobody is woken who does not want to hear, and nothing that was not there is told.
+// Nobody is woken who does not want to be, and nothing that was not there is told.
 func TestWaitingIsCalledOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b, c *memlock.Engine) {
 		held := take(t, a, request("x"))

@@ -15,7 +15,7 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// steps are what happens to the server's clock while nobody hears of a holder. The way back
+// steps are what happens to the server's clock while no holder renews. The way back
 // is short, since it keeps the session of a frozen holder for as much longer.
 var steps = map[string]time.Duration{"forward": time.Hour, "back": -3 * time.Second}
 

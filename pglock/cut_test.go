@@ -19,11 +19,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// clipped is a connection to a server that hears only so many bytes more when it is told to, and
+// clipped is a connection to a server that receives only so many bytes more when it is told to, and
 // then neither anything else nor the end.
 type clipped struct {
 	net.Conn
-	left *atomic.Int64 // below zero while all is heard
+	left *atomic.Int64 // below zero while it receives all
 }
 
 func (c *clipped) Write(b []byte) (int, error) {
@@ -40,7 +40,7 @@ func (c *clipped) Write(b []byte) (int, error) {
 	}
 }
 
-// Close leaves the connection open while it is clipped: the server hears of no end.
+// Close leaves the connection open while it is clipped: the server sees no end.
 func (c *clipped) Close() error {
 	if c.left.Load() >= 0 {
 		return c.SetReadDeadline(time.Unix(1, 0))

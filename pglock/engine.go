@@ -166,7 +166,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 // role that created the schema may use them, and those to which it grants access. When Swap
 // returns, the change is on disk, and also on the standbys that commits wait for
 // (synchronous_standby_names). A call is repeated for 30 seconds, for example while the server
-// starts, and only for Config.Timeout if nothing is heard of the server.
+// starts, and only for Config.Timeout if the server sends nothing.
 func (e *Engine) Records() driver.Records { return e.records }
 
 // TakeRate grants or refuses events of a key, in one transaction and by the server's clock; see

@@ -138,7 +138,7 @@ func TestCrashBeforeTheEpochIsWritten(t *testing.T) {
 }
 
 // TestPromotedStandbyThatLacksEpochs: the primary crashed and began epochs that the
-// standby never heard of.
+// standby never received.
 func TestPromotedStandbyThatLacksEpochs(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.StartPostgres(t, lazyDisk...)

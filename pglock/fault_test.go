@@ -165,7 +165,7 @@ func TestStandbyIsRefusedAndPromotionBeginsAnEpoch(t *testing.T) {
 	verdict.Is(t, "PostgreSQL: the server is a standby", verdict.Refused, verdict.OfError(err))
 	verdict.Is(t, "PostgreSQL: a standby is promoted and the old primary is off", verdict.Safe)
 	sb.Cut(t)
-	last := spend(t, e, shortRequest("a"), 200) // the standby never hears of these tokens
+	last := spend(t, e, shortRequest("a"), 200) // the standby never receives these tokens
 	pg.Stop(t)
 	sb.Promote(t)
 	begun := time.Now()
@@ -361,7 +361,7 @@ func TestNoServer(t *testing.T) {
 				t.Fatalf("wait %v: %v", req.Wait, err)
 			}
 			verdict.Is(t, "PostgreSQL: the server cannot be reached", verdict.Refused, verdict.OfError(err))
-			limit *= 2 // on a slow machine nothing was heard before the context ended
+			limit *= 2 // on a slow machine no answer came before the context ended
 			return strings.Contains(err.Error(), "refused")
 		})
 	}

@@ -65,7 +65,7 @@ func newLanes(d *dialer, dial func(context.Context) (*session, error)) *lanes {
 	return &lanes{dialer: d, dial: dial, byKey: map[string]*lane{}}
 }
 
-// tableLimit bounds a request of a caller without a shorter deadline, if the server can be heard.
+// tableLimit bounds a request of a caller without a shorter deadline, if the server sends something.
 const tableLimit = 30 * time.Second
 
 // insist repeats a request until it is answered, fails with a permanent error, the time is up, or the

@@ -12,7 +12,7 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-// TestBreakIsHeardAfterTheOwnConnectionEnded: the connection that hears a break is
+// TestBreakIsHeardAfterTheOwnConnectionEnded: the connection that receives a break is
 // opened again by the next renewal.
 func TestBreakIsHeardAfterTheOwnConnectionEnded(t *testing.T) {
 	t.Parallel()

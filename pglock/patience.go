@@ -13,13 +13,13 @@ import (
 // connection of the engine, counts.
 type patience struct {
 	start time.Time
-	heard atomic.Int64 // when the server was last heard, in nanoseconds after start
+	heard atomic.Int64 // when the server last sent something, in nanoseconds after start
 }
 
 // hear records the time at which the server has sent something.
 func (p *patience) hear() { p.heard.Store(int64(time.Since(p.start))) }
 
-// limit returns a context that ends when ctx does, or when the server has not been heard for d, counted
+// limit returns a context that ends when ctx does, or when the server has sent nothing for d, counted
 // from now. stop must be called.
 func (p *patience) limit(ctx context.Context, d time.Duration) (limited context.Context, stop func()) {
 	now := time.Now()
@@ -53,7 +53,7 @@ func (p *patience) limit(ctx context.Context, d time.Duration) (limited context.
 	}
 }
 
-// heardConn is a connection on which the server is heard.
+// heardConn is a connection that records when the server sends something.
 type heardConn struct {
 	net.Conn
 	patience *patience

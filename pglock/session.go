@@ -66,7 +66,7 @@ func (s *session) watch() {
 				go s.cancelOldest() // ends with cancelLimit
 			}
 			if silent > s.dialer.cfg.Timeout/4 && oldest != probed {
-				probed = oldest           // while the server is heard, calls wait for longer, and are then repeated on another connection
+				probed = oldest           // while the server sends something, calls wait for longer, and are then repeated on another connection
 				go s.dialer.probe(s.host) // ends within Timeout
 			}
 			if silent > s.dialer.cfg.Timeout { // its locks may still be renewed, but other requests need not wait for it

@@ -116,7 +116,7 @@ func TestLocal(t *testing.T) {
 	})
 }
 
-// slow is a record store that takes its time to read, and hears of no context meanwhile.
+// slow is a record store that takes its time to read, and ignores its context meanwhile.
 type slow struct{ driver.Records }
 
 func (s slow) Get(ctx context.Context, key string) (driver.Record, error) {

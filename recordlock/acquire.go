@@ -72,7 +72,7 @@ func (a *acquiring) enter(st *state, m moment) (answer, error) {
 	return result, nil
 }
 
-// adopt replaces another acquisition. The minimum hold of that one goes on.
+// adopt replaces another acquisition. The minimum hold of that one continues.
 func (a *acquiring) adopt(st *state, m moment) (answer, error) {
 	h := st.holder(a.from.Owner)
 	switch {

@@ -50,7 +50,7 @@ func TestCause(t *testing.T) {
 		} {
 			calls.Go(func() {
 				var err error
-				for limit := 500 * time.Millisecond; limit < patience; limit *= 2 { // a slow machine may come to hear nothing
+				for limit := 500 * time.Millisecond; limit < patience; limit *= 2 { // a slow machine may receive nothing in time
 					ctx, cancel := context.WithTimeout(t.Context(), limit)
 					err = f(ctx)
 					cancel()

@@ -13,7 +13,7 @@ import (
 )
 
 // twice sends every script twice, as a hook or a proxy does that does not know whether the
-// first one has arrived, and hears the second answer.
+// first one has arrived, and receives the second answer.
 type twice struct{}
 
 func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -175,7 +175,7 @@ func (f *fitness) examineReplicas(ctx context.Context) error {
 }
 
 // cutOff returns what must be changed in the settings of a master with replicas, for clients that
-// assume the lag known. It returns "" if nothing must.
+// assume the lag known. It returns "" if nothing must be changed.
 func cutOff(least, lag int, known time.Duration) string {
 	switch {
 	case least < 1:

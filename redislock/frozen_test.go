@@ -31,7 +31,7 @@ func TestThousandsOfTheDead(t *testing.T) {
 	}
 }
 
-// freeze makes an engine send and hear nothing more until the end of the test, when its
+// freeze makes an engine send and receive nothing more until the end of the test, when its
 // requests are given up. What it has sent is answered by then.
 func (t *tap) freeze(tb testing.TB) {
 	tb.Cleanup(func() { // or each request would try for long to be taken back

@@ -44,7 +44,7 @@ func TestGrantBeforeEnqueueReply(t *testing.T) {
 }
 
 // TestBreakBeforeAGrantIsTaken: the lock is broken after the server has confirmed a grant,
-// and before the waiter has read that. It hears of the break all the same.
+// and before the waiter has read that. Its context is cancelled all the same.
 func TestBreakBeforeAGrantIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -77,10 +77,10 @@ func TestBreakBeforeAGrantIsTaken(t *testing.T) {
 	select {
 	case err := <-lost:
 		if !errors.Is(err, driver.ErrLost) || !strings.Contains(err.Error(), "a test") {
-			t.Errorf("the holder hears %v", err)
+			t.Errorf("the holder gets %v", err)
 		}
 	case <-time.After(patience):
-		t.Error("the holder does not hear of the break")
+		t.Error("the holder is not told of the break")
 	}
 	s.gone(g.renew())
 }

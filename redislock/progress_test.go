@@ -10,7 +10,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// TestWaitingTellsPlaces: every request hears of its place when it joins, also behind
+// TestWaitingTellsPlaces: every request is told its place when it joins, also behind
 // others of its process, and then no more.
 func TestWaitingTellsPlaces(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ type hold struct {
 	name   string
 	lost   func(cause error)
 	sent   time.Time     // before the last request that granted or renewed it; zero if unknown
-	life   time.Duration // of the lease, from sent at the least
+	life   time.Duration // how long the lease lasts, counted from sent
 	warned bool          // that another program has shortened the lease
 }
 

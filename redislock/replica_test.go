@@ -11,7 +11,7 @@ import (
 
 // TestGrantIsNotHeardFromAReplica: after a failover a waiter still listens to the old
 // master, which is a replica now. The new one hands the lock to it, finds that nobody
-// listens, and gives the lock to somebody else. The waiter must not hear of that grant,
+// listens, and gives the lock to somebody else. The waiter must not receive that grant,
 // which its own server would pass on.
 func TestGrantIsNotHeardFromAReplica(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func patient(cfg *redislock.Config) *redislock.Config {
 		full = *cfg
 	}
 	if full.RetryTimeout == 0 {
-		full.RetryTimeout = patience / 2 // the test hears why
+		full.RetryTimeout = patience / 2 // the test gets the reason
 	}
 	return &full
 }
@@ -150,7 +150,7 @@ func (s scene) ask(e driver.Engine, req driver.Request) *call {
 	return c
 }
 
-// queue begins an acquire and returns when it stands in the queue and has heard so,
+// queue begins an acquire and returns when it stands in the queue and knows it,
 // if its engine can tell: a request whose answer dies with the server, and the
 // queue with them, begins anew, maybe ahead of those that were before it.
 func (s scene) queue(e driver.Engine, req driver.Request) *call {
@@ -253,7 +253,7 @@ func (s scene) hasty(giveUp time.Duration) (*redislock.Engine, *tap) {
 }
 
 // hears gives up later and later, until the error is of a kind and has the words: on a
-// slow machine a client comes to hear nothing.
+// slow machine a client may receive nothing in time.
 func (s scene) hears(kind error, words string, ask func(giveUp time.Duration) error) {
 	s.Helper()
 	var err error

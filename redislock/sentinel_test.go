@@ -23,7 +23,7 @@ func sentinelEngine(t testing.TB, w *redistest.Sentinel, cfg *redislock.Config) 
 	return e
 }
 
-// TestSentinelFailover: a failover keeps what the replica had heard of, with the
+// TestSentinelFailover: a failover keeps what the replica had received, with the
 // queue, and waiters come along.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func (s scene) replicated(e *redislock.Engine) (h hold) {
 	return h
 }
 
-// TestSentinelFailoverForgets is documented as unsafe: the replica had not heard of
+// TestSentinelFailoverForgets is documented as unsafe: the replica had not received
 // the lock, and a second holder gets in. Its token is greater, so what a guard
 // protects is right; the first one learns by its next renewal.
 func TestSentinelFailoverForgets(t *testing.T) {

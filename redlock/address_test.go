@@ -164,7 +164,7 @@ func TestAMinorityAstray(t *testing.T) {
 	warmUp(t, e)
 	third.lead(w[1].Addr())
 	for range 5 {
-		eventually(t, "a lock of the two that are left", func() bool { // both must have heard of the last release
+		eventually(t, "a lock of the two that are left", func() bool { // both must have received the last release
 			g, err := try(e, "x", long)
 			if err != nil {
 				return false

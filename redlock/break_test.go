@@ -31,7 +31,7 @@ func TestLateRequestOfABrokenHolder(t *testing.T) {
 	held.Deliver()
 	<-held.Answered()
 	rejoined := strings.Contains(w[2].Do(t, "GET", "lock:x"), first.Owner)
-	t.Logf("the late request has got its node: %v", rejoined) // not if the holder heard of the break before, and took it back
+	t.Logf("the late request has got its node: %v", rejoined) // not if the holder received the break before, and took it back
 	next, l := take(t, other, "x", long)
 	if next.Token <= token {
 		t.Errorf("token %d after %d of the break", next.Token, token)

@@ -127,7 +127,7 @@ func TestBrokenKey(t *testing.T) {
 	eventually(t, "a lock after the break", func() bool { _, err := try(e, "x", time.Second); return err == nil })
 }
 
-// A waiter gets in while one node has yet to hear of the release. It takes its
+// A waiter acquires the lock while one node has yet to receive the release. It takes its
 // request back there, or that node would keep the name for who has it already.
 func TestNodesKeepVoting(t *testing.T) {
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestNodesKeepVoting(t *testing.T) {
 	select {
 	case <-left:
 	case <-time.After(3 * time.Minute):
-		t.Fatal("a waiter that got in did not leave the queue of the node that has yet to hear of it")
+		t.Fatal("a waiter that got in did not leave the queue of the node that has yet to receive it")
 	}
 	eventually(t, "a queue without who got in", func() bool { return queued() == "0" })
 }

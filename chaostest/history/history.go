@@ -101,9 +101,9 @@ type Violation struct {
 
 func (v Violation) String() string { return v.Rule + ": " + v.Text }
 
-// A History is what happened in a run.
+// A History records a run.
 type History struct {
-	Engine       string        `json:"engine"` // as a person calls it
+	Engine       string        `json:"engine"` // its name for readers
 	Seed         uint64        `json:"seed"`
 	Started      time.Time     `json:"started"`
 	Origin       time.Duration `json:"origin"` // when the history started, by the clock of Now

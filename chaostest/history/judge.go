@@ -50,7 +50,7 @@ type Rules struct {
 	Skew time.Duration `json:"skew,omitempty"`
 }
 
-// Judge finds the violations of h. It replaces those of an earlier call.
+// Judge finds the violations of h, and stores them there in place of those of an earlier call.
 func (h *History) Judge(r Rules) {
 	h.Rules, h.Violations, h.Expected, h.Undecided = r, nil, nil, nil
 	end := time.Now().Add(r.Search)

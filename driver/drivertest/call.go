@@ -333,7 +333,7 @@ func (t *run) outOfTime(c Client, req driver.Request, what string) {
 		case <-joined:
 		default:
 			if errors.Is(err, driver.ErrUnavailable) && limit < t.patience/2 {
-				continue // nothing was heard of the name
+				continue // the engine has reported nothing of the name
 			}
 		}
 		if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {

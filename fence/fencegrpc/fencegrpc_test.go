@@ -228,7 +228,7 @@ func TestWithoutComparison(t *testing.T) {
 }
 
 // TestPausedHolder: a holder that was stopped for longer than its lease calls late, on a
-// connection and on a stream of before, and bounces; the tracer hears of it.
+// connection and on a stream of before, and bounces; the tracer reports it.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
 	s, conn, _ := serve(t, new(fence.Memory), "invoices/42")

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// env is the environment of a worker: its job.
+// env is the environment variable that has a worker's job.
 const env = "FENCELOCK_CREW_JOB"
 
 // A Job is what a worker does. Its input is the lines that it is sent. The process ends when the

@@ -40,7 +40,7 @@ func TestStallDelivers(t *testing.T) {
 	late.ask("PING", "+PONG")
 }
 
-// TestStallOfReplies: the server has done it, and nobody hears of it for now.
+// TestStallOfReplies: the server has done it, and its reply does not arrive for now.
 func TestStallOfReplies(t *testing.T) {
 	t.Parallel()
 	r, p := start(t)

@@ -46,7 +46,7 @@ type Event struct {
 type Action struct {
 	Renew bool          // send a renewal now; answer with Renewed, Failed or Gone
 	Lost  bool          // the hold has ended: notify the holder
-	Stop  bool          // the maximum is reached: notify the holder; the hold goes on for the grace
+	Stop  bool          // the maximum is reached: notify the holder; the hold lasts for the grace
 	Wait  time.Duration // time until the next Tick; 0 means that none is needed
 	Slack time.Duration // how much later than Wait the Tick may come
 	Left  time.Duration // time until the deadline; the renewer sends the most urgent renewals first

@@ -133,7 +133,7 @@ func (a *API) List(ctx context.Context, query url.Values) (l List, at time.Time,
 }
 
 // Watch waits until the object with a name changes after a revision, and returns it. It has no
-// resourceVersion if it was deleted. The object is nil if there is none after a while.
+// resourceVersion if it was deleted. The object is nil if nothing has changed for about wait.
 func (a *API) Watch(ctx context.Context, name, revision string, wait time.Duration) (changed *Object, err error) {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

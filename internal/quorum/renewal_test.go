@@ -8,7 +8,7 @@ import (
 	"github.com/fencelock/fencelock/internal/quorum"
 )
 
-// heard is what a node says to a renewal.
+// heard is a node's answer to a renewal.
 type heard struct {
 	node int
 	s    quorum.Standing
@@ -48,7 +48,7 @@ func TestRenewal(t *testing.T) {
 }
 
 // TestRenewalTooLate: a repair is not sent once the lease is over, and a renewal
-// that is heard of after the end of the lease that it extends has failed.
+// that is answered after the end of the lease that it extends has failed.
 func TestRenewalTooLate(t *testing.T) {
 	end := terms.TTL - terms.Drift
 	r := quorum.NewRenewal(terms, at(0))

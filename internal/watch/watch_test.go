@@ -236,7 +236,7 @@ func TestPollDoesNotWearOutASlowEngine(t *testing.T) {
 	})
 }
 
-// Whoever takes its time with an event hears of the next ones as soon as others do, and an
+// Whoever takes its time with an event receives the next ones as soon as others do, and an
 // engine that fails just then is given as much time as always.
 func TestPollWaitsForNoListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,10 +21,10 @@ import (
 	"time"
 )
 
-// settings are how much of everything is measured.
+// settings say how often, and for how long, each figure is measured.
 type settings struct {
 	rounds int  // interleaved rounds, of which the median counts
-	quick  bool // a look in a minute, for nobody to quote
+	quick  bool // one minute for everything; too rough to publish
 	log    func(format string, args ...any)
 }
 

@@ -100,7 +100,7 @@ func (s suite) load(n size, log func(string, ...any)) error {
 	return nil
 }
 
-// phase tells all workers to begin something, and hears how each of them ended.
+// phase tells all workers to begin something, and receives how each of them ended.
 func phase[T any](workers []*worker, what string, seconds int) ([]T, error) {
 	begun := time.Now()
 	for _, w := range workers {

@@ -276,7 +276,7 @@ func longestWait(s fencelock.Status, now time.Time) (longest time.Duration) {
 	return longest
 }
 
-// age returns how long ago a time was; 0 if it is unknown, or ahead because of another clock.
+// age returns how long ago a time was; 0 if it is unknown, or in the future since clocks differ.
 func age(since, now time.Time) time.Duration {
 	if since.IsZero() {
 		return 0

@@ -17,8 +17,8 @@ type marks struct {
 // markLife is how long marks are kept, at least. Later, a key may be without a message again.
 const markLife = 30 * time.Second
 
-// pass keeps a sequence number of a key, unless it is smaller than one before. It reports whether it
-// has kept it. If anyway is true, it keeps it: the bucket may have been purged.
+// pass keeps a sequence number of a key, and reports whether it did. It refuses a number smaller than
+// an earlier one, unless anyway is true: the bucket may have been purged.
 func (m *marks) pass(key string, sequence uint64, anyway bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

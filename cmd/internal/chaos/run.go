@@ -21,13 +21,13 @@ const (
 	replaySearch  = 3                // replays for a violation to occur again, before it counts as one that does not
 )
 
-// Live is what is known while a run goes on.
+// Live is what is known during a run.
 type Live struct {
 	Acquired, Faults, Violations atomic.Int64
 	Shrinking                    atomic.Bool // the run is over, and fewer faults are looked for
 }
 
-// A Report is what came of a run.
+// A Report is the outcome of a run.
 type Report struct {
 	Engine   string           `json:"engine"`
 	Workers  int              `json:"workers"`

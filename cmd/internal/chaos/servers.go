@@ -166,7 +166,7 @@ func startPostgres(t hosttest.TB) servers {
 	s.resume = func(int) { pg.Thaw(t) }
 	s.crash = func(_ int, r *rand.Rand) {
 		if r.IntN(2) == 0 {
-			pg.Thaw(t) // or it would not hear of it
+			pg.Thaw(t) // or it would not receive it
 			pg.Crash(t)
 			return
 		}

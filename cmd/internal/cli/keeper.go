@@ -106,8 +106,9 @@ type keeper struct {
 // theLock is the number of the only lock of a keeper for its guard.
 const theLock = 1
 
-// startGuard starts a process that does the rest if the keeper is killed: it sends the signal to the
-// process of --with-pid and has the descriptors of the lock, if there are any, until that process has ended.
+// startGuard starts a process that takes over if the keeper is killed. It sends the signal to the
+// process of --with-pid, and keeps the descriptors of the lock, if there are any, open until that
+// process has ended.
 func (k *keeper) startGuard(engine driver.Engine) (err error) {
 	if k.Detach {
 		return nil

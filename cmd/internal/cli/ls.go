@@ -132,7 +132,7 @@ func compareBegin(a, b time.Time) int {
 }
 
 // watch prints the locks again and again, below the time of each list. After the first list, it
-// reports errors and goes on.
+// reports errors and continues.
 func (c *lsCmd) watch(a *app) error {
 	if a.json {
 		return &misuse{errors.New("--watch prints no JSON"), "fencelock watch --json"}

@@ -88,7 +88,7 @@ func (s *server) read(ctx context.Context) {
 	}
 }
 
-// refuse answers a request that does nothing. The id is left out if it is that of a claim, which goes on.
+// refuse answers a request that does nothing. The id is left out if it is that of a claim, which continues.
 func (s *server) refuse(id int64, class, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

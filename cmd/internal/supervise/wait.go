@@ -326,7 +326,7 @@ func (p *Process) takeOver(why string) {
 		}
 	}
 	p.awaitStatus()
-	p.broken = p.broken || p.pid != 0 && !p.ended // how it ended is unknown, and must not count as success
+	p.broken = p.broken || p.pid != 0 && !p.ended // its exit status is unknown, and must not count as success
 	p.empty = !p.stuck()
 }
 

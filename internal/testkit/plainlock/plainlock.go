@@ -62,7 +62,7 @@ func Start(t TB, kind, key string, ttl time.Duration, addresses ...string) *Prog
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = stdin.Close() // the program reads its end and exits
+		_ = stdin.Close() // then the program exits
 		_ = cmd.Wait()
 	})
 	return &Program{stdin: stdin, lines: bufio.NewReader(stdout)}

@@ -31,8 +31,8 @@ type taken struct {
 	left gcra.State
 }
 
-// firsts are what the clock may show at first: one that is right, and that of a machine
-// which has no battery for it. Not all of their digits are zeros.
+// firsts are the first readings of the clock: a correct one, and that of a machine whose clock has
+// no battery. Neither is a round number.
 var firsts = []int64{1_700_000_000_000_007, 86_400_000_007}
 
 // Check fails the test unless the rates answer and store the same as package gcra, whatever is

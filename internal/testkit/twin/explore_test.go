@@ -145,7 +145,7 @@ const (
 )
 
 var what = [...]string{
-	"acquires", "server executes", "gets the answer", "gives up its request", "touches", "hears the grant", "never hears the grant",
+	"acquires", "server executes", "gets the answer", "gives up its request", "touches", "receives the grant", "never receives the grant",
 	"time passes", "renews", "releases", "crashes", "the server loses its data", "executed and answered",
 }
 

@@ -22,7 +22,7 @@ type peer struct {
 	*pgproto3.Backend
 	conn    net.Conn
 	cancels chan struct{} // one for each request to cancel
-	busy    sync.Mutex    // held by a test: cancels are heard, and not answered
+	busy    sync.Mutex    // held by a test: cancels are received, and not answered
 }
 
 // dial connects to a peer.

@@ -384,7 +384,7 @@ func TestCancelBesideAnother(t *testing.T) {
 	all.Wait()
 }
 
-// TestCloseWithCallsInFlight: they end with the cause, and the server hears a goodbye.
+// TestCloseWithCallsInFlight: they end with the cause, and the server receives a goodbye.
 func TestCloseWithCallsInFlight(t *testing.T) {
 	w, p := dial(t, none)
 	c := w.Call(1, "a")
@@ -421,7 +421,7 @@ func TestCloseDuringAWrite(t *testing.T) {
 	await(t, w.Dead(), "the end of the connection")
 }
 
-// TestNotifications: they are heard while somebody waits for an answer, and while nobody does.
+// TestNotifications: they are delivered while somebody waits for an answer, and while nobody does.
 func TestNotifications(t *testing.T) {
 	heard := make(chan string, 10)
 	w, p := dial(t, func(s string) { heard <- s })
