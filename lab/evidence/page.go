@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Dir is the directory of the results, and Page the page that shows them, both in the repository.
@@ -53,35 +52,30 @@ const introPage = `# Evidence
 `
 
 const introSuite = `All engines run one [conformance suite](glossary.md#conformance-suite) and skip cases about features
-that they do not have. A test must find each [mutant](glossary.md#mutant). A
-[twin](glossary.md#twin) and the scripts must give equal answers.`
+that they do not have. A test must find each [mutant](glossary.md#mutant). The scripts must give the
+same answers as their [twins](glossary.md#twin).`
 
-const introNemesis = `The [nemesis](chaos.md) injects the faults that an engine's page calls safe into real processes on
-real servers. A violation is an overlap of two holders, a token out of order, or a name that is not
-free in time.`
+const introNemesis = `The [nemesis](chaos.md) injects faults that must be safe. A violation is an overlap of two holders, a
+token out of order, or a name that is not free in time.`
 
 const introSim = `Redlock's decisions on modelled nodes, clocks and networks. Each class outside of the model drops
 one assumption, so violations are expected there.`
 
-const introExplore = `The [explorer](internals/testing.md#the-explorer) visits every state of models up to a bound, and
-checks the invariants of the [specification](specification.md) in each. All rows were visited
-completely, without a violation.`
+const introExplore = `The [explorer](internals/testing.md#the-explorer) visited all states up to each bound, and found the
+invariants of the [specification](specification.md) kept.`
 
-const introComparison = `A holder and a waiting successor are two processes. The holder's process is frozen until a second
-after the takeover, or it is partitioned from the servers with its connections left open, or all
-servers are killed and started again. The holder asks its library each millisecond whether it holds
-the lock. *Margin* is the time from the last yes to the successor's acquisition, the smallest of the
-runs; a negative margin is an overlap. A yes after the thaw is a margin of -1 s.
+const introComparison = `The holder's process is frozen until a second after the takeover, or partitioned with its
+connections left open, or all servers are killed and started again. The holder asks its library each
+millisecond whether it holds the lock. *Margin*: the time from the last yes to the acquisition of a
+waiting process, the smallest of the runs. A negative margin is an overlap; a yes after the thaw
+counts as -1 s.
 
-redsync and bsm/redislock leave renewals to their users: here a lock is renewed every third of its
-TTL, and a renewal that fails is the signal. River's leader informs its services after up to three
-attempts to resign; its log shows when. Redis has no persistence here.`
+redsync and bsm/redislock leave renewals to their users: here, every third of the TTL, and a renewal
+that fails is a no. For River's leader, its log shows when it stopped. Redis has no persistence.`
 
-const introFaults = `One command plays the fault of the linked thread on private servers, with both libraries:
-` + "`go run -C lab ./bench/peers -only NAME`" + `.`
+const introFaults = `To repeat one: ` + "`go run -C lab ./bench/peers -only NAME`" + `.`
 
-const introShims = `The unchanged test files of other projects, from the Go module cache, run on fencelock through an
-adapter with the project's API.`
+const introShims = `The unchanged test files of other projects run on fencelock through an adapter.`
 
 // Render returns the page for the results in a directory. A section whose file is missing is left
 // out.
@@ -119,9 +113,9 @@ func anchor(title string) string {
 	}, strings.ToLower(title)), " ", "-")
 }
 
-// footer says how a section was measured, and which file has the machine and the versions.
+// footer says when and how a section was measured, and which file has the machine and the versions.
 func footer(h Header, file string) string {
-	return wrap(fmt.Sprintf("Measured on %s in %s by `%s`: [machine and versions](evidence/%s).", h.Date, length(h.Seconds), h.Command, file))
+	return wrap(fmt.Sprintf("%s, %s, `%s`: [machine and versions](evidence/%s).", h.Date, length(h.Seconds), h.Command, file))
 }
 
 // wrap breaks a paragraph into lines of at most 100 characters, but not inside a command.
@@ -186,24 +180,35 @@ func table(b *strings.Builder, heads []string, numbers []int, rows [][]string) {
 func writeSuite(b *strings.Builder, r Report) {
 	var rows [][]string
 	for _, s := range r.Suite {
-		rows = append(rows, []string{s.Subject, fmt.Sprint(s.Passed), fmt.Sprint(s.Skipped), fmt.Sprint(s.Failed)})
+		rows = append(rows, []string{s.Subject, also(s.Passed, s.Failed, "failed"), fmt.Sprint(s.Skipped)})
 	}
-	table(b, []string{"engine", "cases passed", "skipped", "failed"}, []int{1, 2, 3}, rows)
-	if len(r.Mutants) == 0 {
-		return
+	table(b, []string{"engine", "passed", "skipped"}, []int{1, 2}, rows)
+	writeMutants(b, r)
+	for i, t := range r.Twins {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(b, "- twin of the %s scripts: %s sequences, %d differences\n", t.Subject, grouped(int64(t.Sequences)), t.Differences)
 	}
-	b.WriteString("\n")
-	rows = nil
+}
+
+// also is a number, and a second one unless that is zero.
+func also(n, more int, what string) string {
+	if more == 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d, %d %s", n, more, what)
+}
+
+func writeMutants(b *strings.Builder, r Report) {
+	var rows [][]string
 	for _, m := range r.Mutants {
-		rows = append(rows, []string{m.Where, fmt.Sprint(m.Found), fmt.Sprint(m.Total)})
+		rows = append(rows, []string{m.Where, fmt.Sprintf("%d of %d", m.Found, m.Total)})
 	}
-	table(b, []string{"mutants of", "found", "of"}, []int{1, 2}, rows)
-	b.WriteString("\n")
-	rows = nil
-	for _, t := range r.Twins {
-		rows = append(rows, []string{t.Subject, grouped(int64(t.Sequences)), fmt.Sprint(t.Differences)})
+	if len(rows) > 0 {
+		b.WriteString("\n")
+		table(b, []string{"mutants of", "found"}, []int{1}, rows)
 	}
-	table(b, []string{"twin of the scripts of", "sequences compared", "differences"}, []int{1, 2}, rows)
 }
 
 func writeNemesis(b *strings.Builder, r Report) {
@@ -225,10 +230,10 @@ func writeSim(b *strings.Builder, r Report) {
 			for _, v := range slices.Sorted(maps.Keys(c.Violations)) {
 				broken = append(broken, fmt.Sprintf("%s %s", v, grouped(c.Violations[v])))
 			}
-			rows = append(rows, []string{c.About, grouped(c.Schedules), grouped(c.Acquisitions), cmp.Or(strings.Join(broken, ", "), "0")})
+			rows = append(rows, []string{c.About, grouped(c.Schedules), cmp.Or(strings.Join(broken, ", "), "0")})
 		}
 		title := map[bool]string{true: "inside the model", false: "outside the model"}[inside]
-		table(b, []string{title, "schedules", "acquisitions", "violations"}, []int{1, 2, 3}, rows)
+		table(b, []string{title, "schedules", "violations"}, []int{1, 2}, rows)
 		if inside {
 			b.WriteString("\n")
 		}
@@ -238,15 +243,10 @@ func writeSim(b *strings.Builder, r Report) {
 func writeExplored(b *strings.Builder, r Report) {
 	var rows [][]string
 	for _, e := range r.Explored {
-		rows = append(rows, []string{e.Model, e.Bound, grouped(e.States), grouped(e.Steps), e.Invariants, (time.Duration(e.Millis) * time.Millisecond).Round(100 * time.Millisecond).String()})
+		rows = append(rows, []string{e.Model, e.Bound, grouped(e.States), e.Invariants})
 	}
-	table(b, []string{"model", "bound", "states", "steps", "invariants", "time"}, []int{2, 3, 5}, rows)
-	b.WriteString("\n")
-	rows = nil
-	for _, m := range r.Mutants {
-		rows = append(rows, []string{m.Where, grouped(int64(m.Found)), grouped(int64(m.Total))})
-	}
-	table(b, []string{"mutants of", "found", "of"}, []int{1, 2}, rows)
+	table(b, []string{"model", "bound", "states", "invariants"}, []int{2}, rows)
+	writeMutants(b, r)
 }
 
 func writeComparison(b *strings.Builder, r Report) {
@@ -260,15 +260,23 @@ func writeComparison(b *strings.Builder, r Report) {
 		cells[c.Subject][c.Scenario] = c
 	}
 	var rows [][]string
+	usual := "" // the settings of all rows that do not have their own
 	for _, subject := range order {
-		row := []string{subject, "", "", "", "", ""}
+		row := []string{subject, "", "", ""}
 		for i, t := range trials {
-			c := cells[subject][t]
-			row[1], row[2+i], row[5] = fmt.Sprintf("%d s", c.TTL/1000), margin(c), fmt.Sprint(max(1, c.Runs))
+			row[1+i] = margin(cells[subject][t])
+		}
+		c := cells[subject][trials[0]]
+		settings := fmt.Sprintf("%d runs, TTL %d s", max(1, c.Runs), c.TTL/1000)
+		if usual == "" {
+			usual = settings
+		}
+		if settings != usual {
+			row[0] += " (" + settings + ")"
 		}
 		rows = append(rows, row)
 	}
-	table(b, []string{"", "TTL", "margin, frozen holder", "margin, partitioned holder", "margin, servers restarted", "runs"}, []int{1, 2, 3, 4, 5}, rows)
+	table(b, []string{usual, "frozen holder", "partitioned holder", "servers restarted"}, []int{1, 2, 3}, rows)
 }
 
 // margin is the cell of one comparison.
@@ -296,14 +304,17 @@ func spell(ms int64) string {
 
 func writeFaults(b *strings.Builder, r Report) {
 	var rows [][]string
-	for _, f := range r.Faults {
-		row := []string{"", "", f.Subject, f.Seen}
-		if len(rows) == 0 || r.Faults[len(rows)-1].Scenario != f.Scenario {
-			row[0], row[1] = "`"+f.Scenario+"`", fmt.Sprintf("%s ([thread](%s))", f.Fault, f.Thread)
+	for i, f := range r.Faults {
+		if i == 0 || r.Faults[i-1].Scenario != f.Scenario {
+			rows = append(rows, []string{"`" + f.Scenario + "`", fmt.Sprintf("[%s](%s)", f.Fault, f.Thread), "", ""})
 		}
-		rows = append(rows, row)
+		row, cell := rows[len(rows)-1], 2
+		if !f.Shows {
+			cell = 3
+		}
+		row[cell] = strings.TrimPrefix(f.Subject, "fencelock, ") + ": " + f.Seen
 	}
-	table(b, []string{"scenario", "fault", "library", "result"}, nil, rows)
+	table(b, []string{"name", "fault", "other library", "fencelock"}, nil, rows)
 	if slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Rewritten }) {
 		b.WriteString("\n\"Rewritten\" is a short program that does what the library's published source does, because the\n" +
 			"library is not available as a module.\n")
@@ -313,11 +324,6 @@ func writeFaults(b *strings.Builder, r Report) {
 func writeShims(b *strings.Builder, r Report) {
 	var rows [][]string
 	for _, s := range r.Shims {
-		rows = append(rows, []string{s.Suite + " " + s.Version, s.Engine, fmt.Sprint(s.Passed), fmt.Sprint(s.Skipped), fmt.Sprint(s.Failed)})
-	}
-	table(b, []string{"suite", "runs on", "passed", "skipped", "fail by design"}, []int{2, 3, 4}, rows)
-	rows = nil
-	for _, s := range r.Shims {
 		tests := map[string]int{}
 		var reasons []string
 		for _, d := range s.Differences {
@@ -325,12 +331,12 @@ func writeShims(b *strings.Builder, r Report) {
 				reasons = append(reasons, d.Why)
 			}
 		}
-		for _, why := range reasons {
-			rows = append(rows, []string{s.Suite, why, fmt.Sprint(tests[why])})
+		for i, why := range reasons {
+			reasons[i] = fmt.Sprintf("%d: %s", tests[why], why)
 		}
+		rows = append(rows, []string{s.Suite + " " + s.Version, s.Engine, also(s.Passed, s.Skipped, "skipped"), fmt.Sprint(s.Failed), strings.Join(reasons, ". ")})
 	}
-	b.WriteString("\n")
-	table(b, []string{"suite", "difference by design", "tests"}, []int{2}, rows)
+	table(b, []string{"suite", "runs on", "passed", "failed", "by design"}, []int{2, 3}, rows)
 }
 
 // grouped is a number with commas.
