@@ -55,8 +55,8 @@ const introSuite = `All engines run one [conformance suite](glossary.md#conforma
 that they do not have. A test must find each [mutant](glossary.md#mutant). The scripts must give the
 same answers as their [twins](glossary.md#twin).`
 
-const introNemesis = `The [nemesis](chaos.md) injects faults that must be safe. A violation is an overlap of two holders, a
-token out of order, or a name that is not free in time.`
+const introNemesis = `The [nemesis](chaos.md) injects faults that must be safe. A violation is an overlap of two holders,
+a token out of order, or a name that is not free in time.`
 
 const introSim = `Redlock's decisions on modelled nodes, clocks and networks. Each class outside of the model drops
 one assumption, so violations are expected there.`

@@ -146,7 +146,7 @@ func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Contex
 }
 
 // tell returns how long the program may believe that it holds a lock, from now on. It returns false
-// if the lock is not held, and if the deadline has moved by less than least since the program was told.
+// if the lock is not held, and if the deadline has moved by less than least since the last answer to the program.
 // From then on, the lock is released only after that time, unless the program asks for it. The
 // caller holds mu of the server, and has read now before: a pause makes the result shorter.
 func (c *claim) tell(now time.Time, least time.Duration) (l left, ok bool) {
