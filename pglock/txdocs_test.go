@@ -234,9 +234,6 @@ func TestGuideNames(t *testing.T) {
 	if w := rows[1]; w["name"] != "job" || w["granted"] != "false" || w["owner"] != "<nil>" {
 		t.Errorf("the waiter is %v", w)
 	}
-	if held := table(t, conn, guideBlock(t, "h.note\n  FROM holder")); len(held) != 1 || held[0]["name"] != "job" {
-		t.Errorf("the connection holds %v, want job alone", held)
-	}
 	if last := table(t, conn, guideBlock(t, "last_token")); last[0]["last_token"] != fmt.Sprint(lease.Token) {
 		t.Errorf("the last token is %v, want %d", last, lease.Token)
 	}

@@ -41,10 +41,10 @@ var columns = map[string]column{
 	"death":    {"a holder dies: its lock is free", func(e catalog.Engine, _ string) string { return string(e.Death) }},
 	"failover": {"on a failover, or the loss of one server", func(e catalog.Engine, _ string) string { return e.Failover }},
 	"lost":     {"if the server loses its data", func(e catalog.Engine, _ string) string { return string(e.Lost) }},
-	"tokens":   {"tokens then grow by", func(e catalog.Engine, _ string) string { return e.Tokens }},
+	"tokens":   {"tokens after a loss of data grow by", func(e catalog.Engine, _ string) string { return e.Tokens }},
 	"acquire":  {"acquire and release", func(e catalog.Engine, _ string) string { return orDash(e.Acquire) }},
 	"handover": {"hand-over", func(e catalog.Engine, _ string) string { return orDash(e.HandOver) }},
-	"lacks":    {"does not work there", func(e catalog.Engine, _ string) string { return orDash(strings.Join(abilities(e, false), ", ")) }},
+	"lacks":    {"does not work there", func(e catalog.Engine, _ string) string { return orDash(strings.Join(lacks(e), ", ")) }},
 }
 
 var orders = map[driver.Order]string{
@@ -188,10 +188,17 @@ func facts(name, dir string) (string, error) {
 	if len(e.Schemes) > 0 {
 		rows = append(rows, [2]string{"URL", strings.Join(urls(e), ", ") + ", with " + program(e)})
 	}
-	for _, word := range []string{"death", "failover", "lost", "tokens", "wake", "order", "ttl"} {
+	words := []string{"death", "failover", "lost", "wake"}
+	if !e.Store() { // these are the same in all records
+		words = append(words, "tokens", "order", "ttl")
+	}
+	for _, word := range words {
 		rows = append(rows, [2]string{columns[word].head, columns[word].cell(e, dir)})
 	}
-	for _, row := range append(rows, [2]string{"works with", strings.Join(abilities(e, true), ", ")}, [2]string{"does not work with", strings.Join(abilities(e, false), ", ")}) {
+	if e.Store() {
+		rows = append(rows, [2]string{"the rest", "as on all " + toPage("records", catalog.Engine{Page: "engines/records.md"}, dir)})
+	}
+	for _, row := range append(rows, [2]string{"does not work with", strings.Join(lacks(e), ", ")}) {
 		if row[1] != "" && row[1] != "-" {
 			fmt.Fprintf(&out, "| %s | %s |\n", row[0], row[1])
 		}
@@ -199,8 +206,8 @@ func facts(name, dir string) (string, error) {
 	return out.String(), nil
 }
 
-// abilities are the packages and calls that work on an engine, or those that do not.
-func abilities(e catalog.Engine, work bool) (all []string) {
+// lacks are the packages and calls that do not work on an engine.
+func lacks(e catalog.Engine) (all []string) {
 	for _, a := range []struct {
 		what  string
 		works bool
@@ -211,7 +218,7 @@ func abilities(e catalog.Engine, work bool) (all []string) {
 		{"rates (`ratelimit`, `limit`)", e.Rates()},
 		{"`Detach` and `Adopt`", e.Adopts},
 	} {
-		if a.works == work {
+		if !a.works {
 			all = append(all, a.what)
 		}
 	}

@@ -143,7 +143,7 @@ func checkExample(t *testing.T, where string, object map[string]any, of reflect.
 	}
 }
 
-// checkRows compares the tables of a section with the fields of its type and of the objects in it.
+// checkRows compares the lists of a section with the fields of its type and of the objects in it.
 func checkRows(t *testing.T, where, text string, of reflect.Type) {
 	t.Helper()
 	want := map[string]bool{} // such as "`note` string"
@@ -159,12 +159,9 @@ func checkRows(t *testing.T, where, text string, of reflect.Type) {
 	}
 	collect(of)
 	got := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|`).FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^- ([^(\n]+) \(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
 		names, kinds := strings.Split(row[1], ", "), strings.Split(row[2], ", ")
 		for i, name := range names {
-			if !strings.HasPrefix(name, "`") {
-				continue // the head of the table
-			}
 			kind := row[2]
 			if len(names) > 1 && len(names) == len(kinds) {
 				kind = kinds[i]
