@@ -14,7 +14,7 @@ import (
 )
 
 // What stands in a page between "<!-- engines WORDS -->" and "<!-- end -->" is written from the catalog.
-// WORDS are columns of a table with a row for each engine, or "facts NAME" for the table at the top of
+// WORDS are columns of a table with a row for each engine, or "facts NAME" for the list at the top of
 // an engine's page, or "say FACT" for a paragraph. After a bar there are the names of the engines that
 // the table leaves out, or "stores": one row, that of recordlock, then has them all.
 
@@ -37,11 +37,11 @@ var columns = map[string]column{
 	"command":  {"command", func(e catalog.Engine, _ string) string { return program(e) }},
 	"ttl":      {"shortest TTL", func(e catalog.Engine, _ string) string { return shortest(e) }},
 	"order":    {"order of waiters", func(e catalog.Engine, _ string) string { return orders[e.Traits.Order] }},
-	"wake":     {"a lock is released: how a waiter learns of it", func(e catalog.Engine, _ string) string { return string(e.Wake) }},
-	"death":    {"a holder dies: its lock is free", func(e catalog.Engine, _ string) string { return string(e.Death) }},
-	"failover": {"on a failover, or the loss of one server", func(e catalog.Engine, _ string) string { return e.Failover }},
+	"wake":     {"how waiters learn of a release", func(e catalog.Engine, _ string) string { return string(e.Wake) }},
+	"death":    {"a dead holder's lock is free", func(e catalog.Engine, _ string) string { return string(e.Death) }},
+	"failover": {"failover, or loss of one server", func(e catalog.Engine, _ string) string { return e.Failover }},
 	"lost":     {"if the server loses its data", func(e catalog.Engine, _ string) string { return string(e.Lost) }},
-	"tokens":   {"tokens after a loss of data grow by", func(e catalog.Engine, _ string) string { return e.Tokens }},
+	"tokens":   {"after a loss of data, tokens grow by", func(e catalog.Engine, _ string) string { return e.Tokens }},
 	"acquire":  {"acquire and release", func(e catalog.Engine, _ string) string { return orDash(e.Acquire) }},
 	"handover": {"hand-over", func(e catalog.Engine, _ string) string { return orDash(e.HandOver) }},
 	"lacks":    {"does not work there", func(e catalog.Engine, _ string) string { return orDash(strings.Join(lacks(e), ", ")) }},
@@ -175,7 +175,7 @@ func storeLinks(dir string) string {
 	return strings.Join(all, ", ")
 }
 
-// facts is the table at the top of an engine's page.
+// facts is the list at the top of an engine's page.
 func facts(name, dir string) (string, error) {
 	i := slices.IndexFunc(catalog.Engines, func(e catalog.Engine) bool { return e.Name == name })
 	if i < 0 {
@@ -183,8 +183,7 @@ func facts(name, dir string) (string, error) {
 	}
 	e := catalog.Engines[i]
 	var out strings.Builder
-	fmt.Fprintf(&out, "| needs | %s |\n|---|---|\n", e.Needs)
-	rows := [][2]string{{"cannot", e.Cannot}}
+	rows := [][2]string{{"needs", e.Needs}, {"cannot", e.Cannot}}
 	if len(e.Schemes) > 0 {
 		rows = append(rows, [2]string{"URL", strings.Join(urls(e), ", ") + ", with " + program(e)})
 	}
@@ -200,7 +199,8 @@ func facts(name, dir string) (string, error) {
 	}
 	for _, row := range append(rows, [2]string{"does not work with", strings.Join(lacks(e), ", ")}) {
 		if row[1] != "" && row[1] != "-" {
-			fmt.Fprintf(&out, "| %s | %s |\n", row[0], row[1])
+			item := wrapped(fmt.Sprintf("- **%s**: %s", row[0], row[1]))
+			out.WriteString(strings.TrimSuffix(strings.ReplaceAll(item, "\n", "\n  "), "  "))
 		}
 	}
 	return out.String(), nil
