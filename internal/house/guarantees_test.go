@@ -174,7 +174,7 @@ func rewritten(text string, r results) (page string, scenarios []string, faults 
 			if i := slices.Index(in.columns, "verdict"); i >= 0 {
 				scenario := in.heading + ": " + unmarked(row[0])
 				scenarios = append(scenarios, scenario)
-				faults = append(faults, r.fillFailure(in, row, i, scenario)...)
+				faults = append(faults, r.fillFailure(row, i, scenario)...)
 			} else if i := slices.Index(in.columns, "cases"); i >= 0 {
 				faults = append(faults, r.fillPromise(in, row, i)...)
 			}
@@ -185,14 +185,12 @@ func rewritten(text string, r results) (page string, scenarios []string, faults 
 	return strings.Join(lines, "\n"), scenarios, faults
 }
 
-// fillFailure writes the verdict and the tests of a row.
-func (r results) fillFailure(in table, row []string, column int, scenario string) (faults []string) {
-	verdicts, tests := map[string]bool{}, map[string]bool{}
+// fillFailure writes the verdict of a row.
+func (r results) fillFailure(row []string, column int, scenario string) (faults []string) {
+	verdicts := map[string]bool{}
 	for _, s := range r.Verdicts {
 		if s.Scenario == scenario {
 			verdicts[s.Verdict] = true
-			_, name := s.split()
-			tests["`"+name+"`"] = true
 		}
 	}
 	of := slices.Sorted(maps.Keys(verdicts))
@@ -200,7 +198,6 @@ func (r results) fillFailure(in table, row []string, column int, scenario string
 		return []string{fmt.Sprintf("%q has %d verdicts, %v, want one", scenario, len(of), of)}
 	}
 	row[column] = of[0] + remark(row[column])
-	row[slices.Index(in.columns, "tests")] = strings.Join(slices.Sorted(maps.Keys(tests)), ", ")
 	return nil
 }
 
