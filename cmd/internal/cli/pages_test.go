@@ -200,10 +200,6 @@ func postgresPages(t *testing.T, p *pageTest) {
 	pg := pgtest.StartPostgres(t, "fsync=on")
 	pg.Exec(t, "CREATE ROLE app LOGIN", pglock.Schema())
 	url := pg.As("app")
-	p.hold(t, url, "run", "--note", "nightly billing", "invoices", "--", "sleep", "600")
-	eventually(t, "invoices is held", func() bool { return pg.Query(t, "SELECT count(*) FROM fencelock.held WHERE owner IS NOT NULL") == "1" })
-	p.hold(t, url, "run", "--note", "by hand", "invoices", "--", "true")
-	p.run(t, url, "engines/postgres.md", "fencelock status invoices")
 	pg.Restart(t)
 	p.run(t, url, "engines/postgres.md", "fencelock run -n nightly -- ./backup.sh")
 }
