@@ -1,10 +1,13 @@
 package house_test
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
 // handlersProgram is a program around the blocks of docs/handlers.md. It asks the
@@ -137,11 +140,31 @@ func TestObservabilityPage(t *testing.T) {
 		}
 		otel = append(otel, name)
 	}
+	for label, values := range map[string][]string{"error_type": lockmetrics.Failures, "hold_end": lockmetrics.HoldEnds} {
+		values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == lockmetrics.Other })
+		if want := "`" + label + "`: `" + strings.Join(values, "`, `") + "` |"; !strings.Contains(readText(t, page), want) {
+			t.Errorf("%s does not have %s", page, want)
+		}
+	}
 	for what, names := range map[string][]string{"promfencelock": prom, "otelfencelock": otel} {
 		slices.Sort(names)
 		if slices.Sort(documented); !slices.Equal(documented, names) || len(names) < 18 {
 			t.Errorf("%s documents %q, and %s has %q", page, documented, what, names)
 		}
+	}
+}
+
+// TestAlertsPage: the page lists the alerts of the rules, with their descriptions and what to do.
+func TestAlertsPage(t *testing.T) {
+	_, list, _ := strings.Cut(readText(t, "docs/observability.md"), "\n## Alerts\n")
+	list, _, _ = strings.Cut(list, "\n## ")
+	var want []string
+	for _, m := range regexp.MustCompile(`(?s)alert: (\w+).*?description: ([^\n]+)\n *runbook_url: \S+/docs/(\S+)`).FindAllStringSubmatch(readText(t, "contrib/prometheus/rules.yml"), -1) {
+		want = append(want, fmt.Sprintf("- [`%s`](%s): %s", m[1], strings.TrimPrefix(m[3], "observability.md"), m[2]))
+	}
+	got := regexp.MustCompile("(?m)^- \\[`.*").FindAllString(strings.ReplaceAll(list, "\n  ", " "), -1)
+	if !slices.Equal(got, want) || len(want) < 10 {
+		t.Errorf("docs/observability.md has the alerts\n%s\nand the rules are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
