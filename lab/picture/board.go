@@ -118,8 +118,12 @@ func (b Board) panel(c *canvas, p BoardPanel, left, top, wide, high float64) str
 	c.text(left+8, top+17, "small bold", p.Title)
 	switch p.Kind {
 	case "stat":
-		c.text(left+8, top+40, "bold", quantity(p.most(), p.Unit))
-		return fmt.Sprintf("%s: up to %s.", p.Title, quantity(p.most(), p.Unit))
+		most := p.most()
+		if p.Unit != "s" { // Prometheus extrapolates: 3 losses may be 3.07
+			most = math.Round(most)
+		}
+		c.text(left+8, top+40, "bold", quantity(most, p.Unit))
+		return fmt.Sprintf("%s: up to %s.", p.Title, quantity(most, p.Unit))
 	case "state-timeline":
 		b.states(c, p, left, top, wide, high)
 	default: // the legend has place for a few, so the greatest come first
@@ -139,13 +143,39 @@ func (b Board) axis(c *canvas, p BoardPanel, x0, x1, y0, y1 float64) func(i floa
 	for _, s := range p.Series {
 		n = max(n, len(s.numbers()))
 	}
-	x := func(i float64) float64 { return x0 + i/float64(max(n-1, 1))*(x1-x0) }
+	from := float64(b.first())
+	x := func(i float64) float64 { return x0 + max(i-from, 0)/(max(float64(n-1)-from, 1))*(x1-x0) }
+	label, begin := "", 0.0
 	for i, e := range b.Events {
 		at := x(e.At / b.Step)
 		c.line(at, y1, at, y0, "hollow")
-		c.text(at, y1-5, "small pale mid", strconv.Itoa(i+1))
+		if label == "" {
+			label, begin = strconv.Itoa(i+1), at
+		} else {
+			label += "," + strconv.Itoa(i+1)
+		}
+		if i+1 < len(b.Events) && x(b.Events[i+1].At/b.Step)-at < 16 { // two numbers would meet
+			continue
+		}
+		c.text((begin+at)/2, y1-5, "small pale mid", label)
+		label = ""
 	}
 	return x
+}
+
+// first returns the index before the first value of any panel: before it, nothing ran.
+func (b Board) first() int {
+	least := math.MaxInt
+	for _, row := range b.Rows {
+		for _, p := range row.Panels {
+			for _, s := range p.Series {
+				if i := slices.IndexFunc(s.numbers(), func(v float64) bool { return !math.IsNaN(v) }); i >= 0 {
+					least = min(least, i)
+				}
+			}
+		}
+	}
+	return max(least-1, 0)
 }
 
 // curves draws a curve for each series.
@@ -187,7 +217,7 @@ func (b Board) curves(c *canvas, p BoardPanel, left, top, wide, high float64) {
 }
 
 // room is the space of a name in a legend.
-func room(name string) float64 { return wide(name, small) + 12 }
+func room(name string) float64 { return wide(name, small)*1.12 + 14 } // capitals are wider
 
 // states draws a bar for each time in which a series is not 0.
 func (b Board) states(c *canvas, p BoardPanel, left, top, wide, high float64) {
@@ -199,7 +229,7 @@ func (b Board) states(c *canvas, p BoardPanel, left, top, wide, high float64) {
 		c.text(x0-6, y+slot/2+4, "small pale end", s.Name)
 		for n, v := range s.numbers() {
 			if v > 0 { // not if v is NaN
-				c.rect(x(float64(n)-0.5), y+2, x(1)-x(0)+0.5, slot-4, "green")
+				c.rect(x(float64(n)-0.5), y+2, x(float64(n)+0.5)-x(float64(n)-0.5)+0.5, slot-4, "green")
 			}
 		}
 	}

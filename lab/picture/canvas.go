@@ -13,22 +13,47 @@ const (
 	small = 13  // the size of the smallest text
 )
 
-// style has the colours of both schemes. A picture has a background of its own, so that it can be
-// read on a page of the other scheme.
-const style = `
-svg { --back: #ffffff; --ink: #1f2328; --pale: #59636e; --line: #d1d9e0; --blue: #0969da; --green: #1a7f37; --red: #cf222e; --amber: #9a6700; --grey: #8c959f; --on: #ffffff }
-@media (prefers-color-scheme: dark) { svg { --back: #0d1117; --ink: #e6edf3; --pale: #9198a1; --line: #3d444d; --blue: #4493f8; --green: #3fb950; --red: #f85149; --amber: #d29922; --grey: #656c76; --on: #0d1117 } }
-text { font: 15px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); paint-order: stroke; stroke: var(--back); stroke-width: 3px; stroke-linejoin: round }
-.small { font-size: 13px } .bold { font-weight: 600 } .pale { fill: var(--pale) } .mid { text-anchor: middle } .end { text-anchor: end }
+// style has the colours of both schemes, written out: librsvg and CairoSVG know no variables of CSS, and
+// would draw everything black. A renderer without media queries shows the light scheme. A picture has a
+// background of its own, so that it can be read on a page of the other scheme.
+var style = fonts + colours(light) + "@media (prefers-color-scheme: dark) {" + colours(dark) + "}\n"
+
+// A scheme has the values of the words in rules.
+type scheme map[string]string
+
+var (
+	light = scheme{"BACK": "#ffffff", "INK": "#1f2328", "PALE": "#59636e", "LINE": "#d1d9e0", "BLUE": "#0969da", "GREEN": "#1a7f37", "RED": "#cf222e", "AMBER": "#9a6700", "GREY": "#8c959f"}
+	dark  = scheme{"BACK": "#0d1117", "INK": "#e6edf3", "PALE": "#9198a1", "LINE": "#3d444d", "BLUE": "#4493f8", "GREEN": "#3fb950", "RED": "#f85149", "AMBER": "#d29922", "GREY": "#656c76"}
+)
+
+const fonts = `
+text { font: 15px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif }
+.small { font-size: 13px } .bold { font-weight: 600 } .mid { text-anchor: middle } .end { text-anchor: end }
 .mono { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; white-space: pre }
-.on { fill: var(--on); stroke: none } .blue { fill: var(--blue) } .green { fill: var(--green) } .red { fill: var(--red) } .amber { fill: var(--amber) } .grey { fill: var(--grey) }
-.back { fill: var(--back); stroke: var(--line) } .clear { fill: var(--back) } .rule { stroke: var(--line) } .faint { fill: var(--line); opacity: .4 }
-.hollow { fill: none; stroke: var(--grey); stroke-dasharray: 4 3 } .frame { fill: none; stroke: var(--blue); stroke-width: 1.5 }
-.hatch path { stroke: var(--grey); stroke-width: 3 } .hatched { fill: url(#hatch); stroke: var(--grey) }
-.fault { stroke: var(--red); stroke-width: 1.5; stroke-dasharray: 5 3 } .curve { fill: none; stroke-width: 2 }
-.curve.blue { stroke: var(--blue); fill: none } .curve.grey { stroke: var(--grey); fill: none } .curve.amber { stroke: var(--amber); fill: none } .curve.green { stroke: var(--green); fill: none } .curve.red { stroke: var(--red); fill: none }
-.dot { opacity: .55 }
+.faint { opacity: .4 } .dot { opacity: .55 } .curve { fill: none; stroke-width: 2 } .frame { stroke-width: 1.5 }
+.hollow { stroke-dasharray: 4 3 } .hatch path { stroke-width: 3 } .hatched { fill: url(#hatch) } .fault { stroke-width: 1.5; stroke-dasharray: 5 3 }
 `
+
+const rules = `
+text { fill: INK } .pale { fill: PALE } .on { fill: BACK }
+.back { fill: BACK; stroke: LINE } .clear { fill: BACK } .rule { stroke: LINE } .faint { fill: LINE } .hollow { fill: none; stroke: GREY }
+.frame { fill: none; stroke: BLUE } .hatch path { stroke: GREY } .hatched { stroke: GREY } .fault { stroke: RED }
+`
+
+// colours returns the rules of a scheme.
+func colours(s scheme) string {
+	var out strings.Builder
+	out.WriteString(rules)
+	for _, name := range []string{"blue", "green", "red", "amber", "grey"} {
+		word := strings.ToUpper(name)
+		fmt.Fprintf(&out, ".%s { fill: %s } .curve.%s { fill: none; stroke: %s }\n", name, word, name, word)
+	}
+	text := out.String()
+	for word, value := range s {
+		text = strings.ReplaceAll(text, word, value)
+	}
+	return text
+}
 
 // canvas collects the elements of an SVG.
 type canvas struct{ strings.Builder }

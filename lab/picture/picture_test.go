@@ -56,7 +56,7 @@ func faultsOf(svg string) (all []string) {
 	for what, pattern := range map[string]string{
 		"no title":                `<svg [^>]*role="img" aria-labelledby="title description">\n<title id="title">[^<]{8,}</title>`,
 		"no description":          `<desc id="description">[^<]{40,}</desc>`,
-		"no colours of a scheme":  `(?s)svg \{ --back: #ffffff;.*@media \(prefers-color-scheme: dark\) \{ svg \{ --back: #0d1117;`,
+		"no colours of a scheme":  `(?s)\.back \{ fill: #ffffff.*@media \(prefers-color-scheme: dark\) \{.*\.back \{ fill: #0d1117`,
 		"no background of a card": `<rect [^>]*class="back"/>`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(svg) {
@@ -65,6 +65,9 @@ func faultsOf(svg string) (all []string) {
 	}
 	if strings.Contains(svg, "href") || strings.Contains(svg, "url(http") {
 		all = append(all, "it loads something")
+	}
+	if strings.Contains(svg, "var(") {
+		all = append(all, "librsvg draws variables of CSS black")
 	}
 	if regexp.MustCompile(`(x|y|width|height)="-`).MatchString(svg) {
 		all = append(all, "something is outside")
@@ -88,7 +91,7 @@ func TestFaultsOfPictures(t *testing.T) {
 	good := string(drawn["frozen.svg"])
 	for _, change := range [][2]string{
 		{"<title", "<text"}, {"<desc", "<text"}, {"prefers-color-scheme: dark", "print"}, {`class="back"`, `class="faint"`},
-		{"</svg>", `<image href="a.png"/></svg>`}, {"</svg>", ""}, {`x="16"`, `x="-16"`},
+		{"</svg>", `<image href="a.png"/></svg>`}, {"</svg>", ""}, {"#0969da", "var(--blue)"}, {`x="16"`, `x="-16"`},
 	} {
 		if bad := strings.Replace(good, change[0], change[1], 1); bad == good || len(faultsOf(bad)) == 0 {
 			t.Errorf("nothing is found after %q became %q", change[0], change[1])

@@ -100,11 +100,13 @@ func (t Timeline) panel(c *canvas, p Panel, y float64) float64 {
 	}
 	for _, f := range p.Faults {
 		x := t.x(f.At)
-		c.line(x, y-6, x, bottom-6, "fault")
+		for i := range p.Lanes { // not across the notes below the bars
+			c.line(x, y+float64(i)*step-5, x, y+float64(i)*step+barHeight+3, "fault")
+		}
 		t.label(c, x, y-9, "red", f.Text)
 	}
 	for i, lane := range p.Lanes {
-		t.texts(c, lane, y+float64(i)*step)
+		t.texts(c, lane, y+float64(i)*step, p.Faults)
 	}
 	y = bottom
 	for _, line := range wrap(p.Outcome, 90) {
@@ -141,12 +143,16 @@ func (t Timeline) spans(c *canvas, l Lane, y float64) {
 }
 
 // texts writes what is in a lane, and draws its marks.
-func (t Timeline) texts(c *canvas, l Lane, y float64) {
+func (t Timeline) texts(c *canvas, l Lane, y float64, faults []Mark) {
 	c.text(16, y+17, "", l.Name)
 	for _, s := range l.Spans {
 		left, right := t.x(s.From), t.x(s.To)
-		if wide(s.Text, small) < right-left {
-			c.text((left+right)/2, y+17, "small mid "+textClass[s.Kind], s.Text)
+		room := wide(s.Text, small)
+		if middle, ok := t.clear(left, right, room, faults); ok {
+			if spanClass[s.Kind] == "hatched" {
+				c.rect(middle-room/2-4, y+4, room+8, barHeight-8, "clear")
+			}
+			c.text(middle, y+17, "small mid "+textClass[s.Kind], s.Text)
 		}
 		if s.Note != "" {
 			c.text(left, y+barHeight+15, "small pale", s.Note)
@@ -157,11 +163,36 @@ func (t Timeline) texts(c *canvas, l Lane, y float64) {
 		if m.Kind == "refused" {
 			class, sign = "red", "✗"
 		}
+		text := m.Text
+		if len([]rune(text)) == 1 { // it fits into the dot, where no neighbour meets it
+			sign, text = text, ""
+		}
 		x := t.x(m.At)
 		c.dot(x, y+barHeight/2, 10, class)
 		c.text(x, y+barHeight/2+5, "on bold mid", sign)
-		t.label(c, x, y+barHeight+15, class, m.Text)
+		if text != "" {
+			t.label(c, x, y+barHeight+15, class, text)
+		}
 	}
+}
+
+// clear returns where a text can stand in the middle of the widest part of a bar that no fault
+// crosses.
+func (t Timeline) clear(left, right, width float64, faults []Mark) (middle float64, ok bool) {
+	cuts := []float64{left}
+	for _, f := range faults {
+		if x := t.x(f.At); x > left && x < right {
+			cuts = append(cuts, x)
+		}
+	}
+	cuts = append(cuts, right)
+	most := 0.0
+	for i := range len(cuts) - 1 {
+		if room := cuts[i+1] - cuts[i]; room > most {
+			most, middle = room, (cuts[i]+cuts[i+1])/2
+		}
+	}
+	return middle, most > width+4
 }
 
 // label writes a text below or above a point, inside the picture.
