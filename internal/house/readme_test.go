@@ -75,7 +75,7 @@ func TestSearchWords(t *testing.T) {
 	for _, word := range []string{
 		"exclusive access", "coordination", "coordinator", "ACID", "exponential backoff", "jitter", "multi-node", "fault-tolerant", "high availability", "auto-expiry",
 		"owner check", "context manager", "async/await", "asyncio", "background jobs", "wait time", "capacity planning", "premature expiry", "durability", "latency",
-		"Chaos Mesh", "Chaos Monkey", "start simple", "measure", "anti-patterns", "starvation", "optimistic locking",
+		"Chaos Mesh", "Chaos Monkey", "start simple", "measure", "anti-patterns", "starvation", "optimistic locking", "double booking", "fencing token", "granularity", "contention", "single active instance", "use case",
 	} {
 		if !ok || !regexp.MustCompile(`(?m)^- [^:]*\b`+regexp.QuoteMeta(word)+`\b[^:]*: .*\]\(`).MatchString(list) {
 			t.Errorf("docs/README.md has no entry for %q", word)

@@ -69,6 +69,9 @@ func faultsOf(svg string) (all []string) {
 	if strings.Contains(svg, "var(") {
 		all = append(all, "librsvg draws variables of CSS black")
 	}
+	if strings.Contains(svg, "paint-order") {
+		all = append(all, "CairoSVG hides text behind its outline")
+	}
 	if regexp.MustCompile(`(x|y|width|height)="-`).MatchString(svg) {
 		all = append(all, "something is outside")
 	}
