@@ -34,16 +34,16 @@ type redisWorld struct {
 	messages map[string]chan string // of each channel
 }
 
-var row = regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| `(head [a-z_ ]+|renew)` \\|$")
+var item = regexp.MustCompile("(?m)^- `([a-z]+)`: `(head [a-z_ ]+|renew)`$")
 
-// redisScripts returns the scripts as a client finds them: by the table of docs/protocol.md.
+// redisScripts returns the scripts as a client finds them: by the list of docs/protocol.md.
 func redisScripts(t *testing.T) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := row.FindAllStringSubmatch(string(page), -1)
+	rows := item.FindAllStringSubmatch(strings.ReplaceAll(string(page), "\n  ", " "), -1)
 	for _, alone := range []string{"record", "take_rate", "return_rate", "reset_rate"} {
 		rows = append(rows, []string{"", alone, alone})
 	}
