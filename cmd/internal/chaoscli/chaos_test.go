@@ -238,8 +238,8 @@ func TestShortestTTL(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/guarantees.md")
 	must(t, err)
-	if row := fmt.Sprintf("| `fencelock-all chaos` | %d ms |", ShortestTTL.Milliseconds()); !strings.Contains(string(page), row) {
-		t.Errorf("the page has no row %s", row)
+	if item := fmt.Sprintf("- `fencelock-all chaos`: %d ms\n", ShortestTTL.Milliseconds()); !strings.Contains(string(page), item) {
+		t.Errorf("the page does not have %s", item)
 	}
 }
 

@@ -26,8 +26,7 @@ type shown struct{ page, command, output string }
 
 // pagesWithOutput are the pages with blocks that begin with "$ fencelock".
 var pagesWithOutput = []string{
-	"operations.md", "cron.md", "leader-election.md",
-	"engines/files.md", "engines/postgres.md",
+	"operations.md", "cron.md", "engines/files.md", "engines/postgres.md",
 }
 
 // outputsShown returns every command with its output from these pages.
@@ -185,15 +184,6 @@ func filePages(t *testing.T, p *pageTest) {
 func redisPages(t *testing.T, p *pageTest) {
 	url := "redis://" + redistest.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr()
 	p.run(t, url, "operations.md", "fencelock doctor")
-
-	url = "redis://" + redistest.StartRedis(t).Addr()
-	log := p.hold(t, url, "elect", "--ttl", "10s", "--note", "10.0.0.7:8080", "billing", "--", "sleep", "600")
-	eventually(t, "one leads", func() bool {
-		b, err := os.ReadFile(log)
-		return err == nil && strings.Contains(string(b), "leading")
-	})
-	p.hold(t, url, "elect", "--ttl", "10s", "--note", "10.0.0.8:8080", "billing", "--", "sleep", "600")
-	p.run(t, url, "leader-election.md", "fencelock status billing")
 }
 
 func postgresPages(t *testing.T, p *pageTest) {

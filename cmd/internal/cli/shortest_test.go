@@ -31,7 +31,7 @@ func TestShortestTTL(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "### The shortest TTL\n")
 	section, _, _ = strings.Cut(section, "###")
 	want := map[string]time.Duration{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \| (\d+ m?s) \|$`).FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^- (.*): (\d+ m?s)$`).FindAllStringSubmatch(section, -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			if want[name[1]], err = time.ParseDuration(strings.ReplaceAll(row[2], " ", "")); err != nil {
 				t.Fatal(err)
