@@ -214,9 +214,9 @@ func writeMutants(b *strings.Builder, r Report) {
 func writeNemesis(b *strings.Builder, r Report) {
 	var rows [][]string
 	for _, n := range r.Nemesis {
-		rows = append(rows, []string{n.Engine, length(n.Seconds), grouped(n.Acquisitions), grouped(n.Faults), fmt.Sprint(n.Violations)})
+		rows = append(rows, []string{n.Engine, grouped(n.Acquisitions), grouped(n.Faults), fmt.Sprint(n.Violations)})
 	}
-	table(b, []string{"engine", "time", "acquisitions", "faults injected", "violations"}, []int{1, 2, 3, 4}, rows)
+	table(b, []string{"engine", "acquisitions", "faults injected", "violations"}, []int{1, 2, 3}, rows)
 }
 
 func writeSim(b *strings.Builder, r Report) {
