@@ -31,7 +31,7 @@ type Lock struct {
 	failed   error           // the *LostError or *MaxHoldError that ended the context; before the hold began, a loss that the engine reported
 	told     bool            // AcquireEnd was called: HoldEnd may follow
 	released bool            // Release or Detach was called
-	detached bool            // it was Detach
+	detached bool            // Detach was called
 	returned bool            // the lock was released because of its maximum hold, and HoldEnd may be called
 	givingUp chan struct{}   // closed when the lock was released because of its maximum hold; nil before that begins
 	ctx      context.Context // created on first use

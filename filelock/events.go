@@ -167,7 +167,7 @@ func (w *watch) diff(now map[string]*seenTicket) error {
 			return err
 		}
 	}
-	fresh := make([]*seenTicket, 0, len(now)) // and those that have turned from waiting to holding
+	fresh := make([]*seenTicket, 0, len(now)) // the new ones, and those that have turned from waiting to holding
 	for owner, s := range now {
 		if old := w.seen[owner]; old == nil || old.held != s.held {
 			fresh = append(fresh, s)

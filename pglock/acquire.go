@@ -102,7 +102,7 @@ func (a *attempt) failed(ctx, limited context.Context, err error) error {
 				err = own.quarantine(time.Now())
 			}
 		}
-		if err != nil && a.place.refused { // and the server has not confirmed that it is held
+		if err != nil && a.place.refused { // in this process only: the server has not confirmed that the name is held
 			return a.heard.Ended(ctx, failure(err))
 		}
 		return a.heard.Ended(ctx, held)

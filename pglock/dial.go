@@ -149,7 +149,7 @@ func (d *dialer) probe(host string) {
 	ctx, cancel := context.WithTimeout(d.closed, d.cfg.Timeout)
 	defer cancel()
 	if c, err := d.connect(ctx, host); err == nil {
-		_ = c.Close(ctx) // it was heard
+		_ = c.Close(ctx) // the server has answered
 	}
 }
 

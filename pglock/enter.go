@@ -70,8 +70,8 @@ func (a *attempt) waitsHere(ctx context.Context) {
 
 // unlist removes the request's row from fencelock.queued. If the request was not granted, it first
 // tries to do so before it returns; otherwise, or if that fails, it continues in the background.
-func (a *attempt) unlist(granted bool) { // it may change later
-	owner := a.owner // of now
+func (a *attempt) unlist(granted bool) {
+	owner := a.owner // a retry changes it
 	remove := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), factsLimit)
 		defer cancel()

@@ -69,7 +69,7 @@ func schemaParts() (parts []string) {
 func sqlText(name string) string {
 	b, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the file is embedded
 	}
 	return string(b)
 }

@@ -59,7 +59,7 @@ const unpolled = waitLife / 3
 // pause returns how long to wait before the next poll.
 func pause(position int, o blockedInfo) time.Duration {
 	switch {
-	case o.why == whyForeign && position <= 1: // it publishes nothing
+	case o.why == whyForeign && position <= 1: // the other program publishes nothing
 		return 50*time.Millisecond + retry.Jitter(100*time.Millisecond)
 	case o.next < 0 || o.next > pollEvery:
 		return unpolled

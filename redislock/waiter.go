@@ -25,7 +25,7 @@ type waiter struct {
 	queued  bool        // it is in the queue, as far as we know
 	msg     *grantMsg   // its grant, or why there is none; the newest counts
 	state   *queueState // last known state of the queue
-	trouble bool        // it has an error that says that the server cannot be polled
+	trouble bool        // its error says that the server cannot be polled
 	pulse   string      // its entry, from the first beat on
 	broken  int64       // the token of a grant that was broken before it was taken
 	reason  string      // why it was broken

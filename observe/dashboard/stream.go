@@ -13,9 +13,9 @@ const (
 	slowest    = 30 * time.Second // how long a window may take to read the page or an event
 )
 
-// events sends an event after each look, until the window is closed or hidden.
+// events sends an event after each listing, until the window is closed or hidden.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" { // it could not read the answer, but would cause looks
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" { // another site could not read the answer, but would keep the reader busy
 		http.Error(w, "cross-origin request", http.StatusForbidden)
 		return
 	}
