@@ -37,7 +37,7 @@ var columns = map[string]column{
 	"command":  {"command", func(e catalog.Engine, _ string) string { return program(e) }},
 	"ttl":      {"shortest TTL", func(e catalog.Engine, _ string) string { return shortest(e) }},
 	"order":    {"order of waiters", func(e catalog.Engine, _ string) string { return orders[e.Traits.Order] }},
-	"wake":     {"how waiters learn of a release", func(e catalog.Engine, _ string) string { return string(e.Wake) }},
+	"wake":     {"how a waiter learns of a release", func(e catalog.Engine, _ string) string { return string(e.Wake) }},
 	"death":    {"a dead holder's lock is free", func(e catalog.Engine, _ string) string { return string(e.Death) }},
 	"failover": {"failover, or loss of one server", func(e catalog.Engine, _ string) string { return e.Failover }},
 	"lost":     {"if the server loses its data", func(e catalog.Engine, _ string) string { return string(e.Lost) }},
