@@ -214,9 +214,9 @@ func (a *attempt) giveUp() {
 	}
 }
 
-// A request without Wait makes this many attempts before it reports ErrUnavailable. One that has waited
-// for longLimit for a connection, and got none, is the last: a server that does not answer would cost
-// each of them a dialLimit.
+// A request without Wait makes this many attempts before it reports ErrUnavailable. It makes no further
+// one if an attempt got no connection within longLimit: on a server that does not answer, each attempt
+// would take dialLimit.
 const (
 	enough    = 4
 	longLimit = dialLimit / 2

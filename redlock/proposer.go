@@ -46,7 +46,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		a.awaitStraggler(ctx)
 	}
 	o := a.outcome(ctx)
-	if o.won { // before further replies arrive, which are handled according to holds
+	if o.won { // before further replies arrive: what they cause depends on the holds
 		p.observeToken(o.grant.Token)
 		p.keep(req, o.grant, how.inflight)
 	}

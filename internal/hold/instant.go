@@ -11,7 +11,7 @@ type Instant struct {
 	Wall time.Duration // CLOCK_REALTIME
 }
 
-// Since returns the time from s to t by the clock that shows the most. A clock that is set forward
+// Since returns the time from s to t by the clock that advanced most. A clock that is set forward
 // can end a hold too early, which is safe. No clock can extend it.
 func (t Instant) Since(s Instant) time.Duration {
 	return max(t.Mono-s.Mono, t.Boot-s.Boot, t.Wall-s.Wall)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// turns takes and releases one name very often: what a turn costs, and what the server stores for
-// the name, must not grow with the turns before it.
+// turns takes and releases one name very often. Neither the cost of a turn nor what the server stores
+// for the name may grow with the number of earlier turns.
 func turns(a *arena, s settings) ([]row, error) {
 	c, err := openOursOnPostgres(a.home)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 const starterName = "lock-starter"
 
 // addressed are variables in which systemd names the process for which sockets or the watchdog of a
-// service are meant. Programs ignore them if they name another process. The value is a variable that
-// goes with it and must not be passed on with another process number; "" means none.
+// service are meant. Programs ignore them if they name another process. The value is a second
+// variable, which must not be passed on if the process number changes; "" means none.
 var addressed = map[string]string{"LISTEN_PID": "LISTEN_PIDFDID", "WATCHDOG_PID": ""}
 
 // forCommand returns the variables of env that name this process, and env without what goes with

@@ -83,7 +83,7 @@ func (p *Program) Ask(t TB, command string) string {
 	return strings.TrimSuffix(answer, "\n")
 }
 
-// Expect runs a command and fails the test, which goes on, if it answers otherwise.
+// Expect runs a command. If the answer differs, the test fails and continues.
 func (p *Program) Expect(t TB, command, want string) {
 	t.Helper()
 	if got := p.Ask(t, command); got != want {
