@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -18,9 +17,10 @@ type podSelector struct {
 
 // A networkChaos has the fields of Chaos Mesh's NetworkChaos that docs/chaos.md uses.
 type networkChaos struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        struct{ Name, Namespace string } `json:"metadata"`
-	Spec            struct {
+	APIVersion string                           `json:"apiVersion"`
+	Kind       string                           `json:"kind"`
+	Metadata   struct{ Name, Namespace string } `json:"metadata"`
+	Spec       struct {
 		Action    string      `json:"action"`
 		Mode      string      `json:"mode"`
 		Selector  podSelector `json:"selector"`
