@@ -91,7 +91,7 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	a := &acquisition{Locker: &each, names: names, wait: wait, told: map[string]*report{}}
 	a.set = &LockSet{parent: ctx}
 	done := false
-	defer unless(&done, func() { _ = a.set.Release() })
+	defer undoUnless(&done, func() { _ = a.set.Release() })
 	err := a.run(limited)
 	if err != nil {
 		l.renewer.giveBack(limited, a.set.Release)

@@ -177,7 +177,7 @@ func (l *Locker) obtain(ctx context.Context, req driver.Request, lease *Lease) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	a := &attempt{Locker: l, request: req, adopts: lease, report: l.newReport(ctx, req, lease != nil), most: l.opts.MaxHold}
+	a := &attempt{Locker: l, request: req, adopts: lease, report: l.newReport(ctx, req, lease != nil), maxHold: l.opts.MaxHold}
 	lock, err := a.run(ctx)
 	if err != nil {
 		a.report.end(nil, err)
