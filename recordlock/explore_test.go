@@ -68,7 +68,7 @@ type undo struct {
 }
 
 type client struct {
-	d       *desk
+	d       *worker
 	a       *acquiring
 	call    *call
 	h       hold.Hold
@@ -135,8 +135,8 @@ func (w *world) moment(c int) moment {
 	return m
 }
 
-func (w *world) desk(c int) *desk {
-	return &desk{engine: &Engine{}, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), works: true, holds: map[string]*acquiring{}, old: true}
+func (w *world) desk(c int) *worker {
+	return &worker{engine: &Engine{}, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
 }
 
 func initial(b *bounds) *world {
@@ -168,13 +168,13 @@ func fresh(j *job) *job {
 
 func (c client) copy() client {
 	o := c.d
-	d := &desk{engine: o.engine, id: o.id, name: o.name, key: o.key, wake: o.wake, works: true, holds: o.holds, state: o.state, version: o.version,
+	d := &worker{engine: o.engine, id: o.id, name: o.name, key: o.key, wake: o.wake, running: true, holds: o.holds, state: o.state, version: o.version,
 		at: o.at, old: o.old, next: o.next, seen: o.seen, changed: o.changed, beat: o.beat, number: o.number, answered: o.answered}
 	c.d = d
 	moved := map[*job]*job{}
 	if c.a != nil {
 		a, j := *c.a, fresh(c.a.job)
-		a.desk, a.queued, a.job = d, make(chan driver.WaitInfo, 1), j
+		a.worker, a.queued, a.job = d, make(chan driver.WaitInfo, 1), j
 		j.apply, j.acquires = a.enter, &a
 		moved[c.a.job], c.a = j, &a
 	}
@@ -329,7 +329,7 @@ func (w *world) step(i int) {
 func (w *world) busy(i int) {
 	d := w.cl[i].d
 	d.busy(context.Background(), start.Add(w.local(i)))
-	d.works = true // the model does what its goroutine does
+	d.running = true // the model does what its goroutine does
 }
 
 // giveUp ends the wait of a client.

@@ -16,7 +16,7 @@ type acquirer struct {
 	queue    *waitQueue
 	batcher  *batcher
 	listener *listener
-	fitness  *fitness
+	server   *serverCheck
 	marker   *marker
 	parts    *parts
 }
@@ -30,7 +30,7 @@ func (acq *acquirer) Acquire(ctx context.Context, req driver.Request) (driver.Gr
 	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
 	lock, err := acq.check(limited, req)
 	if err != nil {
-		return driver.Grant{}, w.heard.Ended(ctx, err)
+		return driver.Grant{}, w.waited.Ended(ctx, err)
 	}
 	acq.identify(w, lock)
 	return acq.acquire(ctx, limited, w)
@@ -48,13 +48,13 @@ func (acq *acquirer) Adopt(ctx context.Context, lease driver.Lease, req driver.R
 	limited := redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout)
 	lock, err := acq.check(limited, req)
 	if err != nil {
-		return driver.Grant{}, w.heard.Ended(ctx, err)
+		return driver.Grant{}, w.waited.Ended(ctx, err)
 	}
 	acq.identify(w, lock)
 	acq.listener.start() // for the message of a break
 	a := acq.request(ctx, limited, w, false)
 	if a.err != nil {
-		return driver.Grant{}, w.heard.Ended(ctx, a.err)
+		return driver.Grant{}, w.waited.Ended(ctx, a.err)
 	}
 	acq.hold(w, a.grant, false)
 	return acq.replicated(ctx, w, a.grant, a.replicas)
@@ -85,7 +85,7 @@ func (acq *acquirer) check(ctx context.Context, req driver.Request) (lock string
 	if acq.cluster() {
 		acq.parts.know()
 	}
-	return lock, acq.fitness.fit(ctx)
+	return lock, acq.server.require(ctx)
 }
 
 func newOwner() string { return uuid.Must(uuid.NewV7()).String() } // never fails
@@ -101,15 +101,15 @@ func (acq *acquirer) acquire(ctx, limited context.Context, w *waiter) (driver.Gr
 		w.noteBlocked(ctx, a.blocked)
 		limited = redisconn.WithDeadline(ctx, acq.cfg.RetryTimeout) // since the server answered
 		if err := acq.listener.subscribed(limited); err != nil {
-			return driver.Grant{}, w.heard.Ended(ctx, err)
+			return driver.Grant{}, w.waited.Ended(ctx, err)
 		}
 		// The first request may still be withdrawn, under its owner.
-		next := &waiter{req: w.req, lock: w.lock, desc: w.desc, heard: w.heard, owner: newOwner()}
+		next := &waiter{req: w.req, lock: w.lock, desc: w.desc, waited: w.waited, owner: newOwner()}
 		w, a = next, acq.request(ctx, limited, next, true)
 	}
 	switch {
 	case a.err != nil:
-		return driver.Grant{}, w.heard.Ended(ctx, a.err)
+		return driver.Grant{}, w.waited.Ended(ctx, a.err)
 	case a.status == "granted":
 		acq.hold(w, a.grant, false)
 		return acq.replicated(ctx, w, a.grant, a.replicas)
@@ -126,15 +126,15 @@ func (acq *acquirer) acquire(ctx, limited context.Context, w *waiter) (driver.Gr
 // noteBlocked records what the server reported about the name.
 func (w *waiter) noteBlocked(ctx context.Context, o blockedInfo) {
 	if err := o.trouble(); err != nil {
-		w.heard.Unavailable(ctx, err)
+		w.waited.Unavailable(ctx, err)
 	} else {
-		w.heard.Held(o.held(w.req.Name))
+		w.waited.Held(o.held(w.req.Name))
 	}
 }
 
 // hold remembers a granted acquisition. short says that its lease is that of a hand-over.
 func (acq *acquirer) hold(w *waiter, g driver.Grant, short bool) {
-	acq.marker.remark()
+	acq.marker.extend()
 	acq.queue.keep(w, g, short)
 	acq.queue.index.Add(nameindex.Noted{Owner: w.owner, Name: w.req.Name, Life: max(w.req.TTL, w.req.MinHold) + nameindex.Lag, Closes: w.req.MinHold > 0})
 	if w.broken == g.Token {
@@ -151,6 +151,6 @@ func (acq *acquirer) replicated(ctx context.Context, w *waiter, g driver.Grant, 
 	}
 	acq.queue.forget(w.owner)
 	acq.withdraw(w, withdrawPatience)
-	return driver.Grant{}, w.heard.Ended(ctx, fmt.Errorf("%w: %d of %d replicas acknowledged %q in time",
+	return driver.Grant{}, w.waited.Ended(ctx, fmt.Errorf("%w: %d of %d replicas acknowledged %q in time",
 		driver.ErrUnavailable, replicas, acq.cfg.MinReplicas, w.req.Name))
 }

@@ -145,7 +145,7 @@ func (b *beater) send(all []pulse) {
 	defer cancel()
 	spread := max(pollEvery/2, time.Duration(len(all))*pollPause)
 	for i, r := range b.conn.Eval(ctx, calls) {
-		b.heard(chunks[i], r, sent, spread)
+		b.answered(chunks[i], r, sent, spread)
 	}
 }
 
@@ -153,9 +153,9 @@ func (b *beater) send(all []pulse) {
 // overload a server that is only slow.
 const pollPause = 50 * time.Millisecond
 
-// heard acts on one answer. After a failure the groups poll within spread; the next beat is not
+// answered acts on one answer. After a failure the groups poll within spread; the next beat is not
 // delayed.
-func (b *beater) heard(part []pulse, r redisconn.Reply, sent time.Time, spread time.Duration) {
+func (b *beater) answered(part []pulse, r redisconn.Reply, sent time.Time, spread time.Duration) {
 	in := redisfmt.Words{Rest: r.Text}
 	if now, late := strings.CutPrefix(r.Text, "late "); late {
 		b.clock.note(clockSample{sent: sent, server: redisfmt.Number(now)}, true)

@@ -52,15 +52,15 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]*hold{}, late: map[string]int64{}, freeing: map[string]bool{}, short: map[string]bool{}}
 	queue.index = newNameIndex(c, queue.matters)
 	batcher := &batcher{client: c, delay: batchDelay}
-	fitness := &fitness{client: c}
+	server := &serverCheck{client: c}
 	marker, parts := &marker{client: c}, &parts{client: c}
 	queue.beater = &beater{client: c, queue: queue, parts: parts, busy: map[string]bool{}}
 	return &Engine{
 		client: c, queue: queue, batcher: batcher, marker: marker, parts: parts,
 		lister: &lister{client: c, index: queue.index, marker: marker},
 		acquirer: &acquirer{
-			client: c, queue: queue, batcher: batcher, fitness: fitness, marker: marker, parts: parts,
-			listener: &listener{client: c, queue: queue, fitness: fitness, up: make(chan struct{})},
+			client: c, queue: queue, batcher: batcher, server: server, marker: marker, parts: parts,
+			listener: &listener{client: c, queue: queue, server: server, up: make(chan struct{})},
 		},
 	}
 }

@@ -86,7 +86,7 @@ func (e *Engine) Subscribed(ctx context.Context) error {
 }
 
 // Doubt makes the next acquire look at the server again.
-func (e *Engine) Doubt() { e.acquirer.fitness.forget() }
+func (e *Engine) Doubt() { e.acquirer.server.invalidate() }
 
 // Mistake makes the engine wrong about the server's clock.
 func (e *Engine) Mistake(by time.Duration) {

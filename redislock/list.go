@@ -23,7 +23,7 @@ type lister struct {
 // List returns what a query matches. It removes free names from the index so that the index does
 // not grow. Exact and scanned names need not be in the index, so they are left alone.
 func (ls *lister) List(ctx context.Context, q driver.Query) ([]driver.Status, error) {
-	ls.marker.remark()
+	ls.marker.extend()
 	names, err := ls.names(ctx, q)
 	if err != nil {
 		return nil, err

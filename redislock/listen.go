@@ -15,8 +15,8 @@ import (
 // listener keeps the client subscribed to its own channel, which carries messages for the queue.
 type listener struct {
 	*client
-	queue   *waitQueue
-	fitness *fitness
+	queue  *waitQueue
+	server *serverCheck
 
 	mu      sync.Mutex // guards all below
 	started bool
@@ -45,7 +45,7 @@ func (l *listener) subscribe() {
 			pause.Reset()
 			l.set(nil)
 			if again {
-				l.fitness.forget()
+				l.server.invalidate()
 			}
 			l.queue.rejoin(end)
 		}, l.queue.onMessage)

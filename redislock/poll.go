@@ -39,7 +39,7 @@ func (q *waitQueue) pollLoop(g *group) {
 	defer timer.Stop()
 	failed := newBackoff()
 	var refused time.Time // since when; zero if it is not refusing
-	var noted time.Time   // when the index was last told of the name
+	var noted time.Time   // when the name was last entered in the index
 	for {
 		left, ok := q.remaining(g)
 		if !ok {

@@ -78,7 +78,7 @@ func (e *Engine) rate(ctx context.Context, s *redisconn.Script, key string, numb
 	}
 	// One attempt may use all the time, because a repeated call may count twice.
 	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
-	text, err := e.insist(ctx, limited, e.cfg.RetryTimeout, redisconn.Call{Script: s, Keys: []string{e.rateKey(key)}, Args: args})
+	text, err := e.retryUnavailable(ctx, limited, e.cfg.RetryTimeout, redisconn.Call{Script: s, Keys: []string{e.rateKey(key)}, Args: args})
 	if text == "foreign" {
 		err = fmt.Errorf("%w: the key %s was written by another program; delete it or use another key", driver.ErrConfig, e.rateKey(key))
 	}

@@ -21,12 +21,12 @@ var _ driver.RecordKeeper = (*Engine)(nil)
 // a Cluster each record is in a slot of its own. Records are as durable as the server's data: a
 // failover may undo the last swaps, and FLUSHALL deletes all records. Config.Quarantine does not
 // cover them.
-func (e *Engine) Records() driver.Records { return records{e.client, e.acquirer.fitness} }
+func (e *Engine) Records() driver.Records { return records{e.client, e.acquirer.server} }
 
 // records implements driver.Records.
 type records struct {
 	*client
-	fitness *fitness
+	server *serverCheck
 }
 
 // recordPrefix begins the Redis key of every record.
@@ -44,7 +44,7 @@ func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
 		return driver.Record{}, err
 	}
 	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
-	text, err := r.insist(ctx, limited, attemptLimit(0), redisconn.Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
+	text, err := r.retryUnavailable(ctx, limited, attemptLimit(0), redisconn.Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
 	if err != nil {
 		return driver.Record{}, unavailable(err)
 	}
@@ -72,7 +72,7 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 		return "", err
 	}
 	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
-	if err := r.fitness.fit(limited); err != nil {
+	if err := r.server.require(limited); err != nil {
 		return "", err
 	}
 	next := rand.Text() // the versions of all attempts of this swap, and of no other, begin with it

@@ -70,15 +70,15 @@ func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisco
 	}
 }
 
-// freeLater continues a release in the background for at most the given time. Otherwise the name
+// freeLater continues a release in the background for at most limit. Otherwise the name
 // would stay locked until the lease expires.
-func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, most time.Duration) {
+func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, limit time.Duration) {
 	if !e.queue.beginFreeing(l.Owner) {
 		return
 	}
-	task := func() { // ends when the server has answered, after most, or soon after Close
+	task := func() { // ends when the server has answered, after limit, or soon after Close
 		defer e.queue.endFreeing(l.Owner)
-		e.withdrawLoop(release, l.TTL, most)
+		e.withdrawLoop(release, l.TTL, limit)
 	}
 	if !e.tasks.Go(task) {
 		e.queue.endFreeing(l.Owner)

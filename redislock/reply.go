@@ -7,8 +7,8 @@ import (
 	"unicode"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hosttext"
 	"github.com/fencelock/fencelock/internal/redisfmt"
-	"github.com/fencelock/fencelock/internal/words"
 )
 
 // malformed is the error for a reply that none of our scripts returns.
@@ -84,7 +84,7 @@ func printable(text string) string {
 // describe returns a request's description, which the scripts store beside its owner.
 func describe(client string, req driver.Request) string {
 	return fmt.Sprintf("%s %s %d %d %d %d %d %s %s", client, redisfmt.Letter(req.Mode), req.Limit, req.Units(),
-		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
+		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), req.PID, redisfmt.HostWord(hosttext.Format(req.Identity)), req.Note)
 }
 
 // parseHolder parses "owner token desc". The token is the time of the grant, unless the server's
@@ -110,7 +110,7 @@ func readDesc(w *redisfmt.Words) (req driver.Request, id driver.Identity) {
 	req.TTL = w.Millis()
 	w.Int() // the minimum hold
 	id.PID = int(w.Int())
-	words.SetHost(&id, redisfmt.Host(w.Next()))
+	hosttext.Parse(&id, redisfmt.Host(w.Next()))
 	id.Note = w.Rest
 	return req, id
 }

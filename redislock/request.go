@@ -60,13 +60,13 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 				continue
 			}
 			if a.status == "quarantine" {
-				acq.fitness.forget() // another server may be the master
+				acq.server.invalidate() // another server may be the master
 			}
 			acq.settleRequest(w, a)
 			return a
 		}
 		why, attempt = cause(why, r.Err), next(attempt, limited, r.Err)
-		acq.fitness.forget()
+		acq.server.invalidate()
 		if limited.Err() == nil && acq.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
 			if retry.Sleep(ctx, min(pause.Next(), time.Until(end))); limited.Err() == nil {

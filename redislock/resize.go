@@ -22,7 +22,7 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	// The first call reads the version of the limit and the second one changes that version. So a
 	// call that arrives after another Resize finds a newer version and has no effect.
 	limited := redisconn.WithDeadline(ctx, c.cfg.RetryTimeout)
-	text, err := c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit)))
+	text, err := c.retryUnavailable(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit)))
 	if err != nil {
 		return unavailable(err)
 	}
@@ -30,16 +30,16 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if !ok {
 		return malformed(text)
 	}
-	text, err = c.insist(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit), version))
+	text, err = c.retryUnavailable(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit), version))
 	_, failure, _ := strings.Cut(text, " ")
 	c.unpublished(lock, failure)
 	return unavailable(err)
 }
 
-// insist repeats a call until the server answers or limited ends. Each attempt has its own time
+// retryUnavailable repeats a call until the server answers or limited ends. Each attempt has its own time
 // limit, because an attempt on a dead connection may never return. Calls that must not run twice
 // pass a limit as long as limited.
-func (c *client) insist(ctx, limited context.Context, each time.Duration, call redisconn.Call) (string, error) {
+func (c *client) retryUnavailable(ctx, limited context.Context, each time.Duration, call redisconn.Call) (string, error) {
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		text, err := c.eval(redisconn.WithDeadline(limited, each), call)

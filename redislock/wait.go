@@ -27,7 +27,7 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 	}()
 	w.see(ctx, queueState{blocked: a.blocked})
 	if w.req.OnWait != nil {
-		held, trouble := w.heard.Last()
+		held, trouble := w.waited.Last()
 		w.req.OnWait(driver.WaitInfo{Position: a.position, Held: held, Trouble: trouble})
 	}
 	for {
@@ -38,7 +38,7 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 		if n != nil {
 			g, ok, err := acq.take(ctx, w, *n)
 			if err != nil {
-				return driver.Grant{}, w.heard.Ended(ctx, err)
+				return driver.Grant{}, w.waited.Ended(ctx, err)
 			}
 			if ok {
 				granted = true
@@ -49,7 +49,7 @@ func (acq *acquirer) wait(ctx context.Context, w *waiter, a answer) (driver.Gran
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			return driver.Grant{}, w.heard.Ended(ctx, nil)
+			return driver.Grant{}, w.waited.Ended(ctx, nil)
 		case <-acq.closed.Done():
 			return driver.Grant{}, unavailable(errClosed)
 		}
@@ -71,7 +71,7 @@ func (q *waitQueue) requeue(w *waiter) {
 // see records the state of the queue for the request's error.
 func (w *waiter) see(ctx context.Context, s queueState) {
 	if s.err != nil {
-		w.heard.Unavailable(ctx, s.err)
+		w.waited.Unavailable(ctx, s.err)
 	} else {
 		w.noteBlocked(ctx, s.blocked)
 	}

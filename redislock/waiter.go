@@ -9,14 +9,14 @@ import (
 
 // waiter is a request in progress.
 type waiter struct {
-	req   driver.Request
-	from  *driver.Lease // the acquisition to adopt; nil for an ordinary request
-	lock  string        // its key
-	owner string
-	desc  string
-	asked time.Time // before it was first sent; zero if it was not sent
-	late  int64     // server time until which an unanswered attempt may still be served
-	heard driver.Waited
+	req    driver.Request
+	from   *driver.Lease // the acquisition to adopt; nil for an ordinary request
+	lock   string        // its key
+	owner  string
+	desc   string
+	asked  time.Time // before it was first sent; zero if it was not sent
+	late   int64     // server time until which an unanswered attempt may still be served
+	waited driver.Waited
 
 	ticket string        // its place in the queue; empty until it has joined
 	wake   chan struct{} // signals a change of msg or state; nil until it has joined

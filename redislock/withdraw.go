@@ -50,8 +50,8 @@ const moving = "moving"
 
 // withdrawLoop repeats a withdrawal, or the release of a grant, until the server has executed it
 // completely, for at most the given time. Each attempt has the time limit of a lock with this TTL.
-func (c *client) withdrawLoop(call redisconn.Call, ttl, most time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
+func (c *client) withdrawLoop(call redisconn.Call, ttl, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	defer context.AfterFunc(c.closed, func() { // ends after closeLimit
 		retry.Sleep(ctx, closeLimit)

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hosttext"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
-	"github.com/fencelock/fencelock/internal/words"
 )
 
 // describe returns the description of a request that nodes store. The note comes last, since it may
 // contain spaces.
 func describe(req driver.Request) string {
-	return fmt.Sprintf("%d %s %s", req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
+	return fmt.Sprintf("%d %s %s", req.PID, redisfmt.HostWord(hosttext.Format(req.Identity)), req.Note)
 }
 
 // parseHolder parses "owner token since pid host note".
@@ -24,7 +24,7 @@ func parseHolder(text string) (h driver.Holder, ok bool) {
 	h.Owner, h.Token = w.Next(), w.Int()
 	h.Since = time.UnixMicro(w.Int())
 	h.PID = int(w.Int())
-	words.SetHost(&h.Identity, redisfmt.Host(w.Next()))
+	hosttext.Parse(&h.Identity, redisfmt.Host(w.Next()))
 	h.Note = w.Rest
 	return h, !w.Bad
 }

@@ -16,15 +16,15 @@ func Host() string {
 	return host
 }
 
-// Cut returns the first bytes of text, most at most and without a part of a character at
+// Cut returns the first bytes of text, limit at most and without a part of a character at
 // the end. What is not UTF-8 is replaced by U+FFFD first.
-func Cut(text string, most int) string {
+func Cut(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= most {
+	if len(text) <= limit {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
 	}
-	return text[:most]
+	return text[:limit]
 }

@@ -15,45 +15,45 @@ import (
 	"github.com/fencelock/fencelock/internal/redisinspect"
 )
 
-// fitFor is how long a successful check of the server is valid, if nothing suggests that another
+// checkPeriod is how long a successful check of the server is valid, if nothing suggests that another
 // server has taken over.
-const fitFor = 30 * time.Second
+const checkPeriod = 30 * time.Second
 
-// fitness tracks whether the server is suitable for locks: it does not evict keys and, with
+// serverCheck tracks whether the server is suitable for locks: it does not evict keys and, with
 // Quarantine, a master stops accepting writes when it is cut off.
-type fitness struct {
+type serverCheck struct {
 	*client
 
-	mu    sync.Mutex // guards all below
-	since time.Time  // time of the last successful check; zero if unknown
-	doubt bool       // another server may have taken over since
-	check *check     // in progress; nil if there is none
+	mu       sync.Mutex // guards all below
+	since    time.Time  // time of the last successful check; zero if unknown
+	doubtful bool       // another server may have taken over since
+	check    *checkRun  // in progress; nil if there is none
 }
 
-// check is one check of the server, for all calls that need it.
-type check struct {
+// checkRun is one check of the server, for all calls that need it.
+type checkRun struct {
 	begun time.Time
 	done  chan struct{} // closed when err is set
 	err   error
 }
 
-// forget makes the next acquire check again. After a connection error or a lost subscription
+// invalidate makes the next acquire check again. After a connection error or a lost subscription
 // another server may answer. On a Cluster that check runs in the background: a master that does
 // not answer must not delay names on the others.
-func (f *fitness) forget() {
+func (f *serverCheck) invalidate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.doubt = true
+	f.doubtful = true
 	if !f.cluster() {
 		f.since = time.Time{}
 	}
 }
 
-// fit returns an error unless the server is suitable. It checks before the first acquire and after
+// require returns an error unless the server is suitable. It checks before the first acquire and after
 // each connection error, and every fitFor in the background. Concurrent calls share a check. A
 // check that began before the call and fails, or was of a server that another one may have followed
 // since, proves nothing about the time since, so another one follows. ctx has a deadline.
-func (f *fitness) fit(ctx context.Context) error {
+func (f *serverCheck) require(ctx context.Context) error {
 	if f.cfg.AllowEviction && !f.cfg.Quarantine {
 		return nil
 	}
@@ -79,16 +79,16 @@ func (f *fitness) fit(ctx context.Context) error {
 
 // due returns the check that a call must wait for, which it starts if there is none, or nil if the
 // server is known to be suitable.
-func (f *fitness) due() *check {
+func (f *serverCheck) due() *checkRun {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := !f.since.IsZero()
-	if known && !f.doubt && time.Since(f.since) < fitFor {
+	if known && !f.doubtful && time.Since(f.since) < checkPeriod {
 		return nil
 	}
 	c := f.check
 	if c == nil {
-		c = &check{begun: time.Now(), done: make(chan struct{})}
+		c = &checkRun{begun: time.Now(), done: make(chan struct{})}
 		if f.tasks.Go(func() { f.run(c) }) { // ends when the masters have answered, after RetryTimeout, or with Close
 			f.check = c
 		} else {
@@ -103,9 +103,9 @@ func (f *fitness) due() *check {
 }
 
 // run makes a check and reports its result.
-func (f *fitness) run(c *check) {
+func (f *serverCheck) run(c *checkRun) {
 	f.mu.Lock()
-	f.doubt = false
+	f.doubtful = false
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(f.closed, f.cfg.RetryTimeout)
 	defer cancel()
@@ -116,18 +116,18 @@ func (f *fitness) run(c *check) {
 	defer f.mu.Unlock()
 	f.check = nil
 	switch {
-	case c.err == nil && (f.cluster() || !f.doubt):
+	case c.err == nil && (f.cluster() || !f.doubtful):
 		f.since = c.begun
 	case c.err != nil && (!f.cluster() || !passing(c.err)):
 		f.since = time.Time{}
 	case c.err != nil:
-		f.doubt = true // as it was before the check
+		f.doubtful = true // as it was before the check
 	}
 	close(c.done)
 }
 
 // examine checks the settings of every master.
-func (f *fitness) examine(ctx context.Context) error {
+func (f *serverCheck) examine(ctx context.Context) error {
 	if !f.cfg.AllowEviction {
 		answers, err := f.ask(ctx, "INFO", "memory")
 		if err != nil {
@@ -148,7 +148,7 @@ func (f *fitness) examine(ctx context.Context) error {
 
 // examineReplicas rejects a master that would keep renewing leases after a partition cut it off
 // from its replicas, one of which is promoted.
-func (f *fitness) examineReplicas(ctx context.Context) error {
+func (f *serverCheck) examineReplicas(ctx context.Context) error {
 	answers, err := f.ask(ctx, "INFO", "replication")
 	if err != nil {
 		return unavailable(err)
@@ -191,7 +191,7 @@ func cutOff(least, lag int, known time.Duration) string {
 // ask sends a command to every master until all have answered or ctx ends. If there was no answer, the next
 // attempt is on new connections. On a Cluster one answer is enough: an unresponsive master grants nothing, and
 // names on other masters must not wait for it.
-func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
+func (f *serverCheck) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	var why error
 	attempt := ctx
 	for pause := newBackoff(); ; pause.Wait(ctx) {
@@ -201,7 +201,7 @@ func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, 
 		}
 		answers, err := f.conn.Each(each, args...)
 		if err == nil {
-			err = f.silence(answers)
+			err = f.tooFew(answers)
 		}
 		why, attempt = cause(why, err), next(attempt, ctx, err)
 		if err == nil || !passing(err) || ctx.Err() != nil {
@@ -210,8 +210,8 @@ func (f *fitness) ask(ctx context.Context, args ...string) ([]redisconn.Answer, 
 	}
 }
 
-// silence returns an error worth retrying if too few masters have answered.
-func (f *fitness) silence(answers []redisconn.Answer) (err error) {
+// tooFew returns an error worth retrying if too few masters have answered.
+func (f *serverCheck) tooFew(answers []redisconn.Answer) (err error) {
 	for _, a := range answers {
 		switch {
 		case a.Err != nil && passing(a.Err):
@@ -224,7 +224,7 @@ func (f *fitness) silence(answers []redisconn.Answer) (err error) {
 }
 
 // settingOf returns a configuration setting of the first master.
-func (f *fitness) settingOf(ctx context.Context, name string) (int, error) {
+func (f *serverCheck) settingOf(ctx context.Context, name string) (int, error) {
 	answers, err := f.ask(ctx, "CONFIG", "GET", name)
 	if err != nil {
 		return 0, unavailable(err)

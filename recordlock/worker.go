@@ -17,23 +17,23 @@ const (
 	conflictPause = 5 * time.Millisecond // for each conflict in a row, of the longest pause after it
 )
 
-// desk makes the requests of this process for one name, one at a time. While it has jobs, waiters,
+// worker makes the requests of this process for one name, one at a time. While it has jobs, waiters,
 // or holders to notify, a goroutine applies all of its jobs to a copy of the record and stores that.
-type desk struct {
+type worker struct {
 	engine *Engine
-	id     string // of this desk among those with waiters
+	id     string // of this worker among those with waiters
 	name   string
 	key    string
 	wake   chan struct{} // has a value if there is something new
 
-	mu      sync.Mutex            // guards the fields below, and all jobs
-	jobs    []*job                // urgent ones first, so that they make room for the others
-	holds   map[string]*acquiring // the acquisitions of this process whose holders are notified of a loss
-	grants  []*acquiring          // granted, and their callers do not know yet: Close withdraws them
-	works   bool                  // the goroutine runs
-	idle    time.Time             // when that ended, or the desk was asked for
-	watches bool                  // a goroutine awaits a change of the record
-	deaf    bool                  // no changes are reported
+	mu         sync.Mutex            // guards the fields below, and all jobs
+	jobs       []*job                // urgent ones first, so that they make room for the others
+	holds      map[string]*acquiring // the acquisitions of this process whose holders are notified of a loss
+	grants     []*acquiring          // granted, and their callers do not know yet: Close withdraws them
+	running    bool                  // the goroutine runs
+	idle       time.Time             // when that ended, or the worker was asked for
+	awaiting   bool                  // a goroutine awaits a change of the record
+	unreported bool                  // no changes are reported
 
 	state    *state // the last one that the store has shown; nil before the first. It is not changed
 	version  string
@@ -47,15 +47,15 @@ type desk struct {
 	answered int64     // of the last one that succeeded
 }
 
-// submit gives a job to the desk.
-func (d *desk) submit(j *job) {
+// submit gives a job to the worker.
+func (d *worker) submit(j *job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.add(j)
 }
 
 // add is submit for a caller that holds mu.
-func (d *desk) add(j *job) {
+func (d *worker) add(j *job) {
 	j.done, j.ended, j.answer, j.after = make(chan struct{}), false, unapplied, d.number
 	place := len(d.jobs)
 	if j.urgent() {
@@ -63,17 +63,17 @@ func (d *desk) add(j *job) {
 	}
 	d.jobs = slices.Insert(d.jobs, place, j)
 	d.changed = time.Now()
-	if !d.works {
-		d.works = d.engine.start(d.run) // ends when the desk has nothing to do, or with the engine
+	if !d.running {
+		d.running = d.engine.start(d.run) // ends when the worker has nothing to do, or with the engine
 	}
-	if !d.works {
+	if !d.running {
 		d.finish(j, errClosed)
 	}
-	d.ring()
+	d.notify()
 }
 
-// ring wakes the goroutine.
-func (d *desk) ring() {
+// notify wakes the goroutine.
+func (d *worker) notify() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -81,7 +81,7 @@ func (d *desk) ring() {
 }
 
 // finish ends a job. The caller holds mu.
-func (d *desk) finish(j *job, err error) {
+func (d *worker) finish(j *job, err error) {
 	j.err, j.ended = err, true
 	close(j.done)
 	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
@@ -89,13 +89,13 @@ func (d *desk) finish(j *job, err error) {
 
 // collected notes that the caller of a request knows its result, or that it does not get the lock. The
 // caller holds mu.
-func (d *desk) collected(a *acquiring) {
+func (d *worker) collected(a *acquiring) {
 	d.grants = slices.DeleteFunc(d.grants, func(o *acquiring) bool { return o == a })
-	d.ring()
+	d.notify()
 }
 
 // run works until there is nothing to do.
-func (d *desk) run() {
+func (d *worker) run() {
 	ctx, cancel := context.WithCancel(d.engine.ctx)
 	defer cancel()
 	conflicts, pause := 0, retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
@@ -118,7 +118,7 @@ func (d *desk) run() {
 
 // busy removes the jobs whose callers have gone. When the engine is closed, only those are left that
 // withdraw requests, until ctx ends. It reports whether the goroutine still has something to do.
-func (d *desk) busy(ctx context.Context, now time.Time) bool {
+func (d *worker) busy(ctx context.Context, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	closed := d.engine.closed.Load()
@@ -140,14 +140,14 @@ func (d *desk) busy(ctx context.Context, now time.Time) bool {
 	}
 	over := func(owner string, a *acquiring) bool { return now.After(d.seen[owner].at.Add(a.req.TTL)) }
 	maps.DeleteFunc(d.holds, over)
-	d.works, d.idle = ctx.Err() == nil && len(d.jobs)+len(d.holds)+len(d.grants) > 0, now
-	return d.works
+	d.running, d.idle = ctx.Err() == nil && len(d.jobs)+len(d.holds)+len(d.grants) > 0, now
+	return d.running
 }
 
 // fail tells the jobs that the store has failed. Those that a retry does not help are done, except for
 // those that withdraw a request. If the record is too large for the store, these are the ones that have
 // made it larger.
-func (d *desk) fail(err error, now time.Time) {
+func (d *worker) fail(err error, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	grows := func(j *job) bool { return !j.urgent() && j.writes() }
@@ -155,7 +155,7 @@ func (d *desk) fail(err error, now time.Time) {
 	for _, j := range slices.Clone(d.jobs) {
 		switch {
 		case !final(err):
-			j.heard.Unavailable(context.Background(), err)
+			j.waited.Unavailable(context.Background(), err)
 		case j.until.After(now), large && !grows(j): // it is repeated
 		case j.acquires != nil:
 			j.answer = unapplied // the last attempt has stored nothing

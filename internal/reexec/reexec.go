@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package crew runs this program again, as worker processes beside it. They communicate in lines, of
+// Package reexec runs this program again, as worker processes beside it. They communicate in lines, of
 // which the first one that a worker reads is its orders.
-package crew
+package reexec
 
 import (
 	"bufio"
@@ -16,7 +16,7 @@ import (
 )
 
 // env is the environment of a worker: its job.
-const env = "FENCELOCK_CREW_JOB"
+const env = "FENCELOCK_REEXEC_JOB"
 
 // A Job is what a worker does. Its input is the lines that it is sent. The process ends when the
 // Job returns. Use [Of] to create one.

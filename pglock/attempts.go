@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// tries counts the attempts whose connection may have a lock that is not a hold yet, or that is to be
+// attempts counts the attempts whose connection may have a lock that is not a hold yet, or that is to be
 // released. Close waits for them: their rows would close their names for a TTL.
-type tries struct {
+type attempts struct {
 	mu    sync.Mutex // guards all below
 	count int
 	none  chan struct{} // closed when Close was called and count is 0; nil before Close
 }
 
 // enter counts an attempt. It reports whether the engine is open.
-func (t *tries) enter() bool {
+func (t *attempts) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.none != nil {
@@ -25,7 +25,7 @@ func (t *tries) enter() bool {
 }
 
 // leave uncounts an attempt.
-func (t *tries) leave() {
+func (t *attempts) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count--; t.count == 0 && t.none != nil {
@@ -34,7 +34,7 @@ func (t *tries) leave() {
 }
 
 // close rejects further attempts, and waits for the others until ctx ends.
-func (t *tries) close(ctx context.Context) {
+func (t *attempts) close(ctx context.Context) {
 	t.mu.Lock()
 	first := t.none == nil
 	if first {

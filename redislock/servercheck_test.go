@@ -50,13 +50,13 @@ func TestCheckOfAnotherServer(t *testing.T) {
 			go func() { // ends with the checks
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				done <- f.Fit(ctx)
+				done <- f.Require(ctx)
 			}()
 			time.Sleep(time.Millisecond)
 			return done
 		}
 		fit()
-		f.Forget()
+		f.Invalidate()
 		later := fit()
 		close(first)
 		if err := <-later; !errors.Is(err, driver.ErrConfig) {
@@ -82,14 +82,14 @@ func TestCheckOfAClusterFails(t *testing.T) {
 		fit := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := f.Fit(ctx); err != nil {
+			if err := f.Require(ctx); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(2 * time.Second)
 		}
 		fit()
 		failing.Store(true)
-		f.Forget()
+		f.Invalidate()
 		fit()
 		before := calls.Load()
 		failing.Store(false)

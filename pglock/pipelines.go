@@ -11,34 +11,34 @@ import (
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
-// lanes are the connections for records and rates, which carry no leases. The server executes the
+// pipelines are the connections for records and rates, which carry no leases. The server executes the
 // requests of one connection in order, so a request that waits for a row lock delays those behind
-// it. Each connection in use therefore belongs to one key; it is that key's lane. Requests that
-// only read, which wait for no row, share a lane that is always available.
-type lanes struct {
+// it. Each connection in use therefore belongs to one key; it is that key's pipeline. Requests that
+// only read, which wait for no row, share a pipeline that is always available.
+type pipelines struct {
 	dialer *dialer
 	dial   func(context.Context) (*session, error)
 
 	mu      sync.Mutex // guards all below
-	byKey   map[string]*lane
-	writing int         // lanes in use, except those that read
-	queue   []*laneWait // requests that wait for a lane, oldest first
-	idle    []spare     // the most recently used one is last
-	trims   bool        // trim is scheduled
+	byKey   map[string]*pipeline
+	writing int             // pipelines in use, except those that read
+	queue   []*pipelineWait // requests that wait for a pipeline, oldest first
+	idle    []spare         // the most recently used one is last
+	trims   bool            // trim is scheduled
 }
 
-// lane is a connection in use for a key.
-type lane struct {
+// pipeline is a connection in use for a key.
+type pipeline struct {
 	*opening
 	key   string
 	reads bool
-	users int // requests in flight; guarded by lanes.mu
+	users int // requests in flight; guarded by pipelines.mu
 }
 
-// laneWait is a request that waits for a lane.
-type laneWait struct {
+// pipelineWait is a request that waits for a pipeline.
+type pipelineWait struct {
 	key   string
-	given chan *lane // receives the lane; buffered
+	given chan *pipeline // receives the pipeline; buffered
 }
 
 // spare is an idle connection.
@@ -48,30 +48,30 @@ type spare struct {
 }
 
 const (
-	maxLanes  = 6           // how many keys may be written at the same time
-	spareTime = time.Minute // after which idle connections are closed, except one
+	maxPipelines = 6           // how many keys may be written at the same time
+	spareTime    = time.Minute // after which idle connections are closed, except one
 	// rowWait is how long a request waits for a lock on a row or a table before it is repeated.
 	// Meanwhile other requests use the connection.
 	rowWait = time.Second
 )
 
-// The lanes of requests that read. The keys of other lanes have different prefixes.
+// The pipelines of requests that read. The keys of other pipelines have different prefixes.
 const (
-	readLane = "get"
-	listLane = "list"
+	readKey = "get"
+	listKey = "list"
 )
 
-func newLanes(d *dialer, dial func(context.Context) (*session, error)) *lanes {
-	return &lanes{dialer: d, dial: dial, byKey: map[string]*lane{}}
+func newPipelines(d *dialer, dial func(context.Context) (*session, error)) *pipelines {
+	return &pipelines{dialer: d, dial: dial, byKey: map[string]*pipeline{}}
 }
 
-// tableLimit bounds a request of a caller without a shorter deadline, if the server can be heard.
+// tableLimit bounds a request of a caller without a shorter deadline, if the server responds.
 const tableLimit = 30 * time.Second
 
-// insist repeats a request until it is answered, fails with a permanent error, the time is up, or the
+// retryUnavailable repeats a request until it is answered, fails with a permanent error, the time is up, or the
 // server has said nothing for Config.Timeout. unsure, if not nil, is called before a request is repeated
 // that the server may have executed.
-func (p *lanes) insist(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (c *pipe.Call, err error) {
+func (p *pipelines) retryUnavailable(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (c *pipe.Call, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tableLimit)
 	defer cancel()
 	err = p.dialer.within(ctx, func(ctx context.Context) error {
@@ -81,8 +81,8 @@ func (p *lanes) insist(ctx context.Context, key string, send func(*session) *pip
 	return c, err
 }
 
-// repeat is insist until ctx ends.
-func (p *lanes) repeat(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (*pipe.Call, error) {
+// repeat is retryUnavailable until ctx ends.
+func (p *pipelines) repeat(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (*pipe.Call, error) {
 	var last error
 	gone := 0
 	for pause := retry.NewBackoff(10*time.Millisecond, time.Second); ; pause.Wait(ctx) {
@@ -109,7 +109,7 @@ func (p *lanes) repeat(ctx context.Context, key string, send func(*session) *pip
 }
 
 // call makes one attempt. It returns the call if one was sent.
-func (p *lanes) call(ctx context.Context, key string, send func(*session) *pipe.Call) (*pipe.Call, error) {
+func (p *pipelines) call(ctx context.Context, key string, send func(*session) *pipe.Call) (*pipe.Call, error) {
 	l, err := p.enter(ctx, key)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (p *lanes) call(ctx context.Context, key string, send func(*session) *pipe.
 
 // renew retires all connections, whose functions may belong to a schema that was dropped. The next
 // connection creates the schema.
-func (p *lanes) renew() {
+func (p *pipelines) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.byKey {
@@ -150,18 +150,18 @@ func (p *lanes) renew() {
 	}
 }
 
-// enter joins the lane of a key, opens one, or waits for one. A request that writes does not
+// enter joins the pipeline of a key, opens one, or waits for one. A request that writes does not
 // overtake those that wait.
-func (p *lanes) enter(ctx context.Context, key string) (*lane, error) {
+func (p *pipelines) enter(ctx context.Context, key string) (*pipeline, error) {
 	p.mu.Lock()
-	reads := key == readLane || key == listLane
+	reads := key == readKey || key == listKey
 	if reads || len(p.queue) == 0 {
 		if l := p.join(key, reads); l != nil {
 			p.mu.Unlock()
 			return l, nil
 		}
 	}
-	w := &laneWait{key, make(chan *lane, 1)}
+	w := &pipelineWait{key, make(chan *pipeline, 1)}
 	p.queue = append(p.queue, w)
 	p.mu.Unlock()
 	select {
@@ -170,7 +170,7 @@ func (p *lanes) enter(ctx context.Context, key string) (*lane, error) {
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	p.queue = slices.DeleteFunc(p.queue, func(o *laneWait) bool { return o == w })
+	p.queue = slices.DeleteFunc(p.queue, func(o *pipelineWait) bool { return o == w })
 	p.advance() // it may have blocked the others
 	p.mu.Unlock()
 	select {
@@ -181,16 +181,16 @@ func (p *lanes) enter(ctx context.Context, key string) (*lane, error) {
 	return nil, ctx.Err()
 }
 
-// join joins the lane of a key or opens one. It returns nil if there are too many. p.mu is held.
-func (p *lanes) join(key string, reads bool) *lane {
+// join joins the pipeline of a key or opens one. It returns nil if there are too many. p.mu is held.
+func (p *pipelines) join(key string, reads bool) *pipeline {
 	if l := p.byKey[key]; l != nil && l.usable() {
 		l.users++
 		return l
 	}
-	if !reads && p.writing >= maxLanes {
+	if !reads && p.writing >= maxPipelines {
 		return nil
 	}
-	l := &lane{key: key, reads: reads, users: 1}
+	l := &pipeline{key: key, reads: reads, users: 1}
 	p.byKey[key] = l
 	if !reads {
 		p.writing++
@@ -203,8 +203,8 @@ func (p *lanes) join(key string, reads bool) *lane {
 	return l
 }
 
-// leave ends a request. The connection of an unused lane becomes idle.
-func (p *lanes) leave(l *lane) {
+// leave ends a request. The connection of an unused pipeline becomes idle.
+func (p *pipelines) leave(l *pipeline) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.users--; l.users > 0 {
@@ -229,8 +229,8 @@ func (p *lanes) leave(l *lane) {
 	p.advance()
 }
 
-// advance gives lanes to the requests that wait. p.mu is held.
-func (p *lanes) advance() {
+// advance gives pipelines to the requests that wait. p.mu is held.
+func (p *pipelines) advance() {
 	for len(p.queue) > 0 {
 		l := p.join(p.queue[0].key, false)
 		if l == nil {
@@ -242,11 +242,11 @@ func (p *lanes) advance() {
 }
 
 // takeIdle returns an idle connection, nil if there is none. p.mu is held.
-func (p *lanes) takeIdle() *session {
+func (p *pipelines) takeIdle() *session {
 	for len(p.idle) > 0 {
 		last := p.idle[len(p.idle)-1].s
 		p.idle = p.idle[:len(p.idle)-1]
-		if last.fit() {
+		if last.usable() {
 			return last
 		}
 	}
@@ -254,10 +254,10 @@ func (p *lanes) takeIdle() *session {
 }
 
 // putIdle keeps a connection as idle. p.mu is held.
-func (p *lanes) putIdle(s *session) {
+func (p *pipelines) putIdle(s *session) {
 	switch {
 	case s == nil:
-	case !s.fit():
+	case !s.usable():
 		go s.part() // ends within cancelLimit
 	default:
 		p.idle = append(p.idle, spare{s, time.Now()})
@@ -266,7 +266,7 @@ func (p *lanes) putIdle(s *session) {
 }
 
 // trimLater schedules trim if there is more than one idle connection. p.mu is held.
-func (p *lanes) trimLater() {
+func (p *pipelines) trimLater() {
 	if !p.trims && len(p.idle) > 1 {
 		p.trims = true
 		time.AfterFunc(spareTime, p.trim) // reschedules itself until one is left
@@ -274,7 +274,7 @@ func (p *lanes) trimLater() {
 }
 
 // trim closes all but one of the connections that have been idle for spareTime.
-func (p *lanes) trim() {
+func (p *pipelines) trim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trims = false

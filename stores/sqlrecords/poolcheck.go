@@ -12,29 +12,29 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// fitness says whether the connections of a pool have been checked.
-type fitness struct {
-	fit  atomic.Bool
-	turn chan struct{} // has a value while a call checks: several could wait for each other's second connection
+// poolCheck says whether the connections of a pool have been checked.
+type poolCheck struct {
+	passed atomic.Bool
+	slot   chan struct{} // has a value while a call checks: several could wait for each other's second connection
 }
 
-func newFitness() fitness { return fitness{turn: make(chan struct{}, 1)} }
+func newPoolCheck() poolCheck { return poolCheck{slot: make(chan struct{}, 1)} }
 
-// forget makes the next call check again.
-func (f *fitness) forget() { f.fit.Store(false) }
+// invalidate makes the next call check again.
+func (f *poolCheck) invalidate() { f.passed.Store(false) }
 
-// check checks once that the connections fit.
-func (f *fitness) check(ctx context.Context, db *sql.DB, dialect Dialect) error {
-	if f.fit.Load() {
+// require checks once that the connections are suitable.
+func (f *poolCheck) require(ctx context.Context, db *sql.DB, dialect Dialect) error {
+	if f.passed.Load() {
 		return nil
 	}
 	select {
-	case f.turn <- struct{}{}:
-		defer func() { <-f.turn }()
+	case f.slot <- struct{}{}:
+		defer func() { <-f.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if f.fit.Load() {
+	if f.passed.Load() {
 		return nil
 	}
 	check := checkPostgres
@@ -44,7 +44,7 @@ func (f *fitness) check(ctx context.Context, db *sql.DB, dialect Dialect) error 
 	if err := check(ctx, db); err != nil {
 		return err
 	}
-	f.fit.Store(true)
+	f.passed.Store(true)
 	return nil
 }
 

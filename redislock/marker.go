@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	remarkEvery = 24 * time.Hour
-	remarkLimit = 2 * time.Second
+	extendEvery = 24 * time.Hour
+	extendLimit = 2 * time.Second
 )
 
 // marker manages the key that records for which server the quarantine has passed.
 type marker struct {
 	*client
-	remarked retry.Period
+	extended retry.Period
 }
 
-// remark extends the life of the marker key to MarkerLife, once a day and in the background.
+// extend extends the life of the marker key to MarkerLife, once a day and in the background.
 // Otherwise a job that runs once a month would find what looks like a new server.
-func (m *marker) remark() {
-	if !m.cfg.Quarantine || !m.remarked.Due(remarkEvery) {
+func (m *marker) extend() {
+	if !m.cfg.Quarantine || !m.extended.Due(extendEvery) {
 		return
 	}
-	m.tasks.Go(func() { // ends when the server has answered, or with remarkLimit
-		ctx, cancel := context.WithTimeout(context.Background(), remarkLimit)
+	m.tasks.Go(func() { // ends when the server has answered, or with extendLimit
+		ctx, cancel := context.WithTimeout(context.Background(), extendLimit)
 		defer cancel()
-		c := redisconn.Call{Script: remarkScript, Keys: []string{m.markerKey()}, Args: []string{redisfmt.Millis(m.cfg.MarkerLife)}}
+		c := redisconn.Call{Script: extendMarkerScript, Keys: []string{m.markerKey()}, Args: []string{redisfmt.Millis(m.cfg.MarkerLife)}}
 		if text, err := m.eval(ctx, c); err != nil || text != "ok" {
-			m.remarked.Again() // retried at the next grant or listing
+			m.extended.Again() // retried at the next grant or listing
 		}
 	})
 }

@@ -1,4 +1,4 @@
--- remark: makes the marker of the quarantine last for at least so many ms, if it exists.
+-- extend_marker: makes the marker of the quarantine last for at least so many ms, if it exists.
 -- KEYS 1 marker. ARGV 1 milliseconds
 local left = redis.call('PTTL', KEYS[1])
 if left < 0 then return 'none' end

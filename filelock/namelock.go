@@ -12,15 +12,15 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// gatePatience is how long to wait for a directory lock. Its holder releases it within about a
+// lockPatience is how long to wait for a directory lock. Its holder releases it within about a
 // millisecond, unless it is frozen.
-const gatePatience = 5 * time.Second
+const lockPatience = 5 * time.Second
 
 // peekPatience is how long List and Watch wait for a directory lock.
 const peekPatience = time.Second
 
-// errGate means that a process has had the directory lock for a long time.
-var errGate = errors.New("a process has kept the directory lock for a long time")
+// errStuck means that a process has had the directory lock for a long time.
+var errStuck = errors.New("a process has kept the directory lock for a long time")
 
 // A nameLock is a name's folder together with its directory lock: the flock on the folder, which is
 // needed to change the name. Everything that decides who holds and who waits happens under it. One
@@ -32,21 +32,21 @@ type nameLock struct {
 	waits   *patience // of the call that uses it
 	above   []string  // the path of up below the engine's directory
 	base    string    // the folder's name in up
-	place   string    // the folder's path
+	path    string    // the folder's path
 	name    string    // empty for a directory of records
 	inside  bool      // the folder is locked
 }
 
-// gate returns the nameLock of a name. Nothing has been opened yet.
-func (d *directory) gate(name string) *nameLock {
-	return d.gateOf(name, encode(name))
+// nameLock returns the nameLock of a name. Nothing has been opened yet.
+func (d *directory) nameLock(name string) *nameLock {
+	return d.nameLockAt(name, encode(name))
 }
 
-// gateOf is gate for the folder of the name, or for a folder without a name: base in the directory
+// nameLockAt is nameLock for the folder of the name, or for a folder without a name: base in the directory
 // above.
-func (d *directory) gateOf(name, base string, above ...string) *nameLock {
-	place := filepath.Join(append(append([]string{d.path}, above...), base)...)
-	return &nameLock{dir: d, above: above, base: base, place: place, name: name}
+func (d *directory) nameLockAt(name, base string, above ...string) *nameLock {
+	path := filepath.Join(append(append([]string{d.path}, above...), base)...)
+	return &nameLock{dir: d, above: above, base: base, path: path, name: name}
 }
 
 // open opens the folder.
@@ -70,17 +70,17 @@ func (g *nameLock) close() {
 // enter takes the directory lock of a name. With create it creates the name's folder; otherwise the
 // error is fs.ErrNotExist if there is none.
 func (d *directory) enter(ctx context.Context, name string, create bool) (*nameLock, error) {
-	g := d.gate(name)
-	return g, g.enter(ctx, create, gatePatience)
+	g := d.nameLock(name)
+	return g, g.enter(ctx, create, lockPatience)
 }
 
 // peek is enter for callers that only read. If the directory lock is stuck, they read without it,
 // and trouble says who has it. If err is not nil, nothing is open.
 func (d *directory) peek(ctx context.Context, p *patience, name string) (g *nameLock, trouble, err error) {
-	g = d.gate(name)
+	g = d.nameLock(name)
 	g.waits = p
 	err = g.enter(ctx, false, max(time.Millisecond, p.limit(peekPatience)))
-	if !errors.Is(err, errGate) {
+	if !errors.Is(err, errStuck) {
 		return g, nil, err
 	}
 	if openErr := g.open(); openErr != nil {
@@ -175,7 +175,7 @@ func (g *nameLock) make() error {
 
 // check verifies, under the directory lock, that this is the current folder.
 func (g *nameLock) check(create bool) error {
-	gone, err := vanished(g.f, g.place)
+	gone, err := vanished(g.f, g.path)
 	if gone {
 		return errBusy
 	}
@@ -213,5 +213,5 @@ func (g *nameLock) stuck() error {
 			by = fmt.Sprintf(" (pid %d; is it stopped?)", pids[0])
 		}
 	}
-	return fmt.Errorf("%w: %q: %w%s", driver.ErrUnavailable, g.place, errGate, by)
+	return fmt.Errorf("%w: %q: %w%s", driver.ErrUnavailable, g.path, errStuck, by)
 }

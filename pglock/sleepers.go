@@ -2,15 +2,15 @@ package pglock
 
 import "sync"
 
-// naps are the requests of this process that wait in the server, by key. They sleep while the lease
+// sleepers are the requests of this process that wait in the server, by key. They sleep while the lease
 // of a vanished holder runs, and are woken when its row is cleared earlier.
-type naps struct {
+type sleepers struct {
 	mu    sync.Mutex // guards byKey
 	byKey map[int64]chan struct{}
 }
 
 // enter registers a request. Only one of this process waits in the server for a key.
-func (n *naps) enter(key int64) (woken chan struct{}, leave func()) {
+func (n *sleepers) enter(key int64) (woken chan struct{}, leave func()) {
 	woken = make(chan struct{}, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -25,7 +25,7 @@ func (n *naps) enter(key int64) (woken chan struct{}, leave func()) {
 }
 
 // wake makes the request for a key ask again.
-func (n *naps) wake(key int64) {
+func (n *sleepers) wake(key int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {

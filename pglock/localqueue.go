@@ -7,20 +7,20 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// turn serializes the requests of this process for one key, first come, first served. The server
+// localQueue serializes the requests of this process for one key, first come, first served. The server
 // cannot do that: it grants a lock to a connection that has it already.
 //
-// turns.mu guards it. Turns without holders and requests are deleted.
-type turn struct {
-	exclusive bool     // held exclusively by this process
-	shared    int      // shared holders of this process
-	head      *place   // the request that talks to the server
-	waiting   bool     // head waits in the server, or for the server, so non-blocking attempts are refused
-	queue     []*place // behind head
+// localQueues.mu guards it. Queues without holders and requests are deleted.
+type localQueue struct {
+	exclusive bool            // held exclusively by this process
+	shared    int             // shared holders of this process
+	head      *localRequest   // the request that talks to the server
+	waiting   bool            // head waits in the server, or for the server, so non-blocking attempts are refused
+	queue     []*localRequest // behind head
 }
 
-// place is a request's place in a turn.
-type place struct {
+// localRequest is a request in a localQueue.
+type localRequest struct {
 	mode    driver.Mode
 	try     bool          // non-blocking
 	refused bool          // valid when ready is closed
@@ -28,13 +28,13 @@ type place struct {
 }
 
 // fits reports whether a request is compatible with this process's holders.
-func (t *turn) fits(k *place) bool {
+func (t *localQueue) fits(k *localRequest) bool {
 	return !t.exclusive && (k.mode == driver.Shared || t.shared == 0)
 }
 
 // join adds a request. A non-blocking attempt is refused unless it can soon be the head.
-func (t *turn) join(k *place) {
-	if k.try && (t.waiting || !t.fits(k) || slices.ContainsFunc(t.queue, func(o *place) bool { return !o.try })) {
+func (t *localQueue) join(k *localRequest) {
+	if k.try && (t.waiting || !t.fits(k) || slices.ContainsFunc(t.queue, func(o *localRequest) bool { return !o.try })) {
 		k.refuse()
 		return
 	}
@@ -43,14 +43,14 @@ func (t *turn) join(k *place) {
 }
 
 // refuse ends a non-blocking attempt: the lock is held.
-func (k *place) refuse() {
+func (k *localRequest) refuse() {
 	k.refused = true
 	close(k.ready)
 }
 
 // advance makes the next compatible request the head, and refuses non-blocking attempts that would
 // have to wait.
-func (t *turn) advance() {
+func (t *localQueue) advance() {
 	kept := t.queue[:0]
 	for _, k := range t.queue {
 		switch {
@@ -68,15 +68,15 @@ func (t *turn) advance() {
 }
 
 // block records that the head waits in the server, or for the server.
-func (t *turn) block() {
+func (t *localQueue) block() {
 	t.waiting = true
 	t.advance()
 }
 
 // hold turns the head, which was granted, into a holder.
-func (t *turn) hold(k *place) {
+func (t *localQueue) hold(k *localRequest) {
 	if t.head != k {
-		panic("pglock: a request was granted out of turn")
+		panic("pglock: a request was granted before its turn")
 	}
 	if k.mode == driver.Shared {
 		t.shared++
@@ -87,23 +87,23 @@ func (t *turn) hold(k *place) {
 }
 
 // next removes the head.
-func (t *turn) next() {
+func (t *localQueue) next() {
 	t.head, t.waiting = nil, false
 	t.advance()
 }
 
 // quit removes a request.
-func (t *turn) quit(k *place) {
+func (t *localQueue) quit(k *localRequest) {
 	if t.head == k {
 		t.next()
 		return
 	}
-	t.queue = slices.DeleteFunc(t.queue, func(o *place) bool { return o == k })
+	t.queue = slices.DeleteFunc(t.queue, func(o *localRequest) bool { return o == k })
 	t.advance()
 }
 
 // leave ends a hold.
-func (t *turn) leave(mode driver.Mode) {
+func (t *localQueue) leave(mode driver.Mode) {
 	if mode == driver.Shared {
 		t.shared--
 	} else {
@@ -112,24 +112,24 @@ func (t *turn) leave(mode driver.Mode) {
 	t.advance()
 }
 
-// unused reports whether the turn can be deleted.
-func (t *turn) unused() bool {
+// unused reports whether the queue can be deleted.
+func (t *localQueue) unused() bool {
 	return !t.exclusive && t.shared == 0 && t.head == nil && len(t.queue) == 0
 }
 
-// turns are the turns of all keys.
-type turns struct {
-	mu    sync.Mutex // guards byKey, and all turns
-	byKey map[int64]*turn
+// localQueues are the queues of all keys.
+type localQueues struct {
+	mu    sync.Mutex // guards byKey, and all queues
+	byKey map[int64]*localQueue
 }
 
-// change calls do with the turn of a key, under the mutex.
-func (ts *turns) change(key int64, do func(*turn)) {
+// change calls do with the queue of a key, under the mutex.
+func (ts *localQueues) change(key int64, do func(*localQueue)) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.byKey[key]
 	if t == nil {
-		t = &turn{}
+		t = &localQueue{}
 		ts.byKey[key] = t
 	}
 	do(t)

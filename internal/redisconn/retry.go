@@ -17,10 +17,10 @@ type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// Insist makes the calls with the given indexes. It retries those that have certainly not run, and
+// RetryUnsent makes the calls with the given indexes. It retries those that have certainly not run, and
 // no others, because after any other error the outcome is unknown. send makes one attempt; source
 // says for each of all calls whether to send the source of its script.
-func Insist(ctx context.Context, todo []int, replies []Reply, send func(todo []int, source []bool) []Reply) {
+func RetryUnsent(ctx context.Context, todo []int, replies []Reply, send func(todo []int, source []bool) []Reply) {
 	source := make([]bool, len(replies))
 	for n := 1; len(todo) > 0; n++ {
 		var rest []int

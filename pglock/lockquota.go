@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// room limits the locks of this process, including those being acquired, to a share of the server's
+// lockQuota limits the locks of this process, including those being acquired, to a share of the server's
 // lock table. A full lock table makes other statements and new connections fail.
-type room struct {
+type lockQuota struct {
 	own *ownSession
 
-	mu   sync.Mutex // guards all below
-	used int
-	most int // how many may be used before the server is queried again; 0 if it has not been queried
+	mu    sync.Mutex // guards all below
+	used  int
+	limit int // how many may be used before the server is queried again; 0 if it has not been queried
 }
 
 // enter counts a lock, and queries the server if necessary.
-func (r *room) enter(ctx context.Context, s *session) error {
+func (r *lockQuota) enter(ctx context.Context, s *session) error {
 	r.mu.Lock()
 	r.used++
-	fits, used := r.used <= r.most, r.used
+	fits, used := r.used <= r.limit, r.used
 	r.mu.Unlock()
 	if fits {
 		return nil
@@ -39,19 +39,19 @@ func (r *room) enter(ctx context.Context, s *session) error {
 		}
 		return deny("this process has %d locks, held or being acquired, and may not use more: the server has space for %d locks of all kinds, of which 40 %% are reserved for others; raise max_locks_per_transaction", used, s.slots)
 	}
-	r.most = r.used + (limit-r.used)/4
+	r.limit = r.used + (limit-r.used)/4
 	return nil
 }
 
 // leave uncounts a lock.
-func (r *room) leave() {
+func (r *lockQuota) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used--
 }
 
 // free queries how many more locks the server has space for.
-func (r *room) free(ctx context.Context) (int, error) {
+func (r *lockQuota) free(ctx context.Context) (int, error) {
 	rows, err := r.own.ask(ctx, `SELECT current_setting('max_locks_per_transaction')::bigint *
 	(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)
 	- (SELECT count(*) FROM pg_locks WHERE NOT fastpath)`)

@@ -6,40 +6,40 @@ import (
 	"sync"
 )
 
-// bells wake the waiters of a directory: a waiter of this process through a channel, a waiter of
+// waker wakes the waiters of a directory: a waiter of this process through a channel, a waiter of
 // another process through a FIFO beside its ticket.
-type bells struct {
-	dir  *directory
-	deaf bool // for tests: receives no notifications of other processes; set before the first use
+type waker struct {
+	dir   *directory
+	polls bool // for tests: receives no notifications of other processes; set before the first use
 
 	mu  sync.Mutex               // guards own
 	own map[string]chan struct{} // of all tickets of this process, by owner; nil for a holding one
 }
 
 // of returns the channel that wakes a waiter of this process. ok is false for other processes.
-func (b *bells) of(owner string) (bell chan struct{}, ok bool) {
+func (b *waker) of(owner string) (wake chan struct{}, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	bell, ok = b.own[owner]
-	return bell, ok
+	wake, ok = b.own[owner]
+	return wake, ok
 }
 
 // add registers a ticket of this process.
-func (b *bells) add(owner string, bell chan struct{}) {
+func (b *waker) add(owner string, wake chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.own[owner] = bell
+	b.own[owner] = wake
 }
 
 // drop unregisters a ticket of this process.
-func (b *bells) drop(owner string) {
+func (b *waker) drop(owner string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.own, owner)
 }
 
 // wake is wakeIn for a name.
-func (b *bells) wake(name string, behind int64) {
+func (b *waker) wake(name string, behind int64) {
 	if d, err := b.dir.open(encode(name)); err == nil {
 		b.wakeIn(d, behind)
 		d.close()
@@ -48,42 +48,42 @@ func (b *bells) wake(name string, behind int64) {
 
 // wakeIn notifies the first waiter behind a place in the queue, because its way may be clear now. It
 // skips dead and frozen waiters. A release therefore costs the same however many wait.
-func (b *bells) wakeIn(d *folder, behind int64) {
+func (b *waker) wakeIn(d *folder, behind int64) {
 	d.patience = &patience{leaseLimit} // for all waiters together
 	all, _, _ := d.listTickets()
 	for _, t := range all {
 		if t.held || t.seq <= behind {
 			continue
 		}
-		if bell, own := b.of(t.owner); own {
-			ringOwn(bell)
+		if wake, own := b.of(t.owner); own {
+			signal(wake)
 			return
 		}
-		if wakeOther(d, t) {
+		if notifyOther(d, t) {
 			return
 		}
 	}
 }
 
-// ringOwn wakes a waiter of this process. It does not block.
-func ringOwn(bell chan<- struct{}) {
+// signal wakes a waiter of this process. It does not block.
+func signal(wake chan<- struct{}) {
 	select {
-	case bell <- struct{}{}:
+	case wake <- struct{}{}:
 	default: // already signalled
 	}
 }
 
-// wakeOther notifies a waiter of another process, and reports whether it is alive and not frozen. A
+// notifyOther notifies a waiter of another process, and reports whether it is alive and not frozen. A
 // frozen one is notified too, so that it reacts when it is resumed, but the next in line need not
 // wait for that.
-func wakeOther(d *folder, t ticket) bool {
+func notifyOther(d *folder, t ticket) bool {
 	f, err := d.openFile(t.fileName(), os.O_RDONLY)
 	if err != nil || !errors.Is(flock(f, lockShared), errBusy) {
 		f.Close()
 		return false
 	}
 	defer f.Close()
-	d.ring(bellOf(t.owner))
+	d.notify(fifoOf(t.owner))
 	r, _, _ := readRecord(f)
 	return !isPaused(f, r)
 }
