@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hostname"
 	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
@@ -237,7 +238,7 @@ func (r *ongoing) mark(ctx context.Context, rec *record, now time.Time, state St
 
 // asReported returns the run as it is reported, with times by the clock of this host.
 func (r *ongoing) asReported(state State, failure error) Run {
-	run := Run{Tick: r.tick, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.lock.Token(), Started: r.began}
+	run := Run{Tick: r.tick, State: state, Host: hostname.Get(), PID: os.Getpid(), Token: r.lock.Token(), Started: r.began}
 	if failure != nil {
 		run.Error = recordtext.Cut(fmt.Sprint(failure), maxError) // Sprint survives an Error method that panics
 	}

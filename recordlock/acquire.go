@@ -250,7 +250,7 @@ var errGone = fmt.Errorf("%w: gave up", driver.ErrUnavailable)
 func (a *acquiring) result(ctx context.Context) (driver.Grant, error) {
 	a.worker.mu.Lock()
 	defer a.worker.mu.Unlock()
-	if a.err == nil && a.worker.engine.closed.Load() { // nothing would renew it
+	if a.err == nil && a.worker.engine.tasks.Refuses() { // nothing would renew it
 		a.worker.withdraw(a, errClosed, time.Now())
 	}
 	a.worker.collected(a)

@@ -40,8 +40,8 @@ func (e *Engine) moment(ctx context.Context, wait time.Duration) moment {
 		return m
 	}
 	done := make(chan struct{})
-	reads := e.start(func() { // ends at the time limit
-		e.clock.read(e.ctx, e.records)
+	reads := e.tasks.Go(func() { // ends at the time limit
+		e.clock.read(e.tasks.Closed, e.records)
 		close(done)
 	})
 	if reads && !m.known {

@@ -6,11 +6,11 @@ import (
 	"crypto/rand"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/retry"
+	"github.com/fencelock/fencelock/internal/tasks"
 )
 
 // Config has the settings of an Engine. All clients of the same records must use the same Prefix.
@@ -36,13 +36,9 @@ type Engine struct {
 	awaiter     driver.Awaiter // nil if the records have none
 	cfg         Config
 	clock       storeClock
-	ctx         context.Context // ends with Close
-	cancel      context.CancelFunc
-	life        sync.Mutex     // guards work against Close
-	closed      atomic.Bool    // Close was called: nothing is granted. It is set under life
-	work        sync.WaitGroup // the goroutines of workers
-	slots       chan struct{}  // has a value for each request to the store
-	urgentSlots chan struct{}  // the same for renewals and releases
+	tasks       *tasks.Group  // the goroutines of workers
+	slots       chan struct{} // has a value for each request to the store
+	urgentSlots chan struct{} // the same for renewals and releases
 
 	mu      sync.Mutex // guards workers
 	workers map[string]*worker
@@ -67,7 +63,7 @@ const minTTL = 500 * time.Millisecond
 
 // New returns an engine on records; cfg may be nil. It does no I/O.
 func New(records driver.Records, cfg *Config) *Engine {
-	e := &Engine{records: records, workers: map[string]*worker{}}
+	e := &Engine{records: records, tasks: tasks.New(), workers: map[string]*worker{}}
 	if cfg != nil {
 		e.cfg = *cfg
 	}
@@ -78,7 +74,6 @@ func New(records driver.Records, cfg *Config) *Engine {
 	e.cfg.Requests = cmp.Or(e.cfg.Requests, 16)
 	e.awaiter, _ = records.(driver.Awaiter)
 	e.slots, e.urgentSlots = make(chan struct{}, e.cfg.Requests), make(chan struct{}, e.cfg.Requests)
-	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
 
@@ -86,34 +81,14 @@ func New(records driver.Records, cfg *Config) *Engine {
 // remove from the records what the store has of requests. What is held stays held until its lease ends. The
 // records stay open.
 func (e *Engine) Close() error {
-	e.life.Lock()
-	e.closed.Store(true)
-	e.life.Unlock()
+	e.tasks.Refuse()
 	e.mu.Lock()
 	for _, d := range e.workers {
 		d.notify()
 	}
 	e.mu.Unlock()
-	done := make(chan struct{})
-	go func() { // ends with the goroutines of workers, the last of which ends with ctx
-		e.work.Wait()
-		close(done)
-	}()
-	retry.Nap(context.Background(), leaveLimit, done)
-	e.cancel()
-	<-done
+	e.tasks.CloseAfter(leaveLimit)
 	return nil
-}
-
-// start runs f in a goroutine that Close waits for. It reports whether the engine is open.
-func (e *Engine) start(f func()) bool {
-	e.life.Lock()
-	defer e.life.Unlock()
-	if e.closed.Load() {
-		return false
-	}
-	e.work.Go(f)
-	return true
 }
 
 // Traits returns what the engine supports. It does no I/O.

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +15,11 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/tasks"
 	"github.com/fencelock/fencelock/internal/testkit/explore"
 )
 
-// The explorer drives the decisions that ship: desk.apply, desk.wrote, desk.took, acquiring.enter and
+// The explorer drives the decisions that ship: worker.apply, worker.wrote, worker.took, acquiring.enter and
 // leave, renewal, leaving, and the root's hold machine. It replaces goroutines, timers and the store.
 
 const (
@@ -135,15 +135,18 @@ func (w *world) moment(c int) moment {
 	return m
 }
 
-func (w *world) desk(c int) *worker {
-	return &worker{engine: &Engine{}, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
+// noEngine is open, and starts what reports a loss.
+var noEngine = &Engine{tasks: tasks.New()}
+
+func (w *world) worker(c int) *worker {
+	return &worker{engine: noEngine, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
 }
 
 func initial(b *bounds) *world {
 	w := &world{b: b, gone: true, timeouts: b.timeouts, crashes: b.crashes, jumps: b.jumps, losses: b.losses, giveups: b.giveups, copies: b.copies, delays: b.delays}
 	for c := range b.clients {
 		w.cl[c].left = b.acquires
-		w.cl[c].d = w.desk(c)
+		w.cl[c].d = w.worker(c)
 	}
 	return w
 }
@@ -259,7 +262,7 @@ func (w *world) next(emit func(explore.Action, *world)) {
 			act(kCrash, i, 0, func(n *world, c *client) {
 				n.crashes--
 				n.cl[i] = client{left: c.left, life: c.life + 1}
-				n.cl[i].d = n.desk(i)
+				n.cl[i].d = n.worker(i)
 			})
 		}
 	}
@@ -482,7 +485,7 @@ func (w *world) after(i int) {
 	}
 	c.undoes = slices.DeleteFunc(c.undoes, func(u undo) bool { return u.job.ended })
 	if c.a == nil && c.left == 0 && len(c.d.jobs) == 0 { // it does nothing any more
-		*c = client{life: c.life, d: w.desk(i)}
+		*c = client{life: c.life, d: w.worker(i)}
 	}
 }
 
@@ -883,62 +886,23 @@ func modelOf(b bounds) explore.Model[*world] {
 var drift = [most]float64{0.99, 1.01, 1}
 
 // The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []struct {
-	name string
-	b    bounds
-	slow bool
-}{
-	{"2 clients", bounds{clients: 2, acquires: 1}, false},
-	{"2 clients, 1 crash, store clock; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, clock: true, fair: 4}, false},
-	{"2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, fair: 7}, true},
-	{"2 clients, 1 delay", bounds{clients: 2, acquires: 1, delays: 1}, true},
-	{"2 clients, 1 pause of a day, store clock", bounds{clients: 2, acquires: 1, jumps: 1, clock: true}, true},
-	{"2 clients, 1 request given up, 5 units", bounds{clients: 2, acquires: 1, giveups: 1, all: 5}, true},
-	{"2 clients, 1 time-out, 4 units", bounds{clients: 2, acquires: 1, timeouts: 1, all: 4}, true},
-	{"2 clients, clocks 2 % apart, 5 units", bounds{clients: 2, acquires: 1, all: 5, rates: drift}, true},
+var explored = []explore.Bounds[bounds]{
+	explore.Always("2 clients", bounds{clients: 2, acquires: 1}),
+	explore.Always("2 clients, 1 crash, store clock; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, clock: true, fair: 4}),
+	explore.Slowly("2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, fair: 7}),
+	explore.Slowly("2 clients, 1 delay", bounds{clients: 2, acquires: 1, delays: 1}),
+	explore.Slowly("2 clients, 1 pause of a day, store clock", bounds{clients: 2, acquires: 1, jumps: 1, clock: true}),
+	explore.Slowly("2 clients, 1 request given up, 5 units", bounds{clients: 2, acquires: 1, giveups: 1, all: 5}),
+	explore.Slowly("2 clients, 1 time-out, 4 units", bounds{clients: 2, acquires: 1, timeouts: 1, all: 4}),
+	explore.Slowly("2 clients, clocks 2 % apart, 5 units", bounds{clients: 2, acquires: 1, all: 5, rates: drift}),
 }
 
-func TestExplore(t *testing.T) {
-	for _, e := range explored {
-		t.Run(e.name, func(t *testing.T) {
-			if explore.Race || e.slow && os.Getenv("FENCELOCK_SLOW") == "" {
-				t.Skip("takes minutes: make test explores small bounds without the race detector, make explore large ones")
-			}
-			m := modelOf(e.b)
-			r := explore.Run(m, 2)
-			t.Logf("explored %s: %v", e.name, r)
-			if !r.Complete {
-				var out strings.Builder
-				explore.Print(&out, m, r.Trace)
-				t.Errorf("%v\n%s", r, out.String())
-			}
-		})
-	}
-}
+func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
 
 // TestExploreKey compares the key with whole states.
-func TestExploreKey(t *testing.T) {
-	if explore.Race {
-		t.Skip("runs without the race detector")
-	}
-	for _, e := range explored {
-		m := modelOf(e.b)
-		m.Limit = 3000
-		if os.Getenv("FENCELOCK_SLOW") != "" {
-			m.Limit = 30_000
-		}
-		states, keys, err := explore.CheckKey(m)
-		if err != nil {
-			t.Errorf("%s: %v", e.name, err)
-		}
-		t.Logf("%s: %d states, %d keys", e.name, states, keys)
-	}
-}
+func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	m := modelOf(bounds{clients: 2, acquires: 1, all: 5, margin: 1, rates: drift})
-	if r := explore.Run(m, 2); r.Broken == "" || len(r.Trace) > 15 {
-		t.Errorf("%v, want a broken rule after 15 steps at most", r)
-	}
+	explore.MustBreak(t, modelOf(bounds{clients: 2, acquires: 1, all: 5, margin: 1, rates: drift}))
 }

@@ -62,7 +62,7 @@ var mutants = []mutant{
 		"if closed || st.holder", "_ = closed\n\tif st.holder",
 	}, "TestMinimumHoldOfAGrantThatIsOver"},
 	{"a request is granted while the engine is being closed", "acquire.go", []string{
-		"if a.err == nil && a.worker.engine.closed.Load()", "if false",
+		"if a.err == nil && a.worker.engine.tasks.Refuses()", "if false",
 	}, "TestCloseMeetsAGrant"},
 	{"a grant whose caller does not know of it outlives the engine", "worker.go", []string{
 		"d.withdraw(a, errClosed, now)", "_ = a",

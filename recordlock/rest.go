@@ -79,7 +79,7 @@ func (d *worker) pauseOf(a *acquiring) time.Duration {
 // follow awaits the next change of the record in the background. The caller holds mu.
 func (d *worker) follow(ctx context.Context) {
 	version := d.version
-	d.awaiting = d.engine.start(func() { // ends when the record has changed, or with run
+	d.awaiting = d.engine.tasks.Go(func() { // ends when the record has changed, or with run
 		limited, cancel := context.WithTimeout(ctx, watchLimit)
 		defer cancel()
 		rec, err := d.engine.awaiter.Await(limited, d.key, version)

@@ -199,7 +199,7 @@ func (d *worker) took(st *state, version string, now time.Time) {
 	for owner, a := range d.holds {
 		if st.holder(owner) == nil {
 			delete(d.holds, owner)
-			d.engine.start(func() { a.req.OnLost(a.cause(st)) }) // ends at once: it does not block
+			d.engine.tasks.Go(func() { a.req.OnLost(a.cause(st)) }) // ends at once: it does not block
 		}
 	}
 }

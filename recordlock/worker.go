@@ -64,7 +64,7 @@ func (d *worker) add(j *job) {
 	d.jobs = slices.Insert(d.jobs, place, j)
 	d.changed = time.Now()
 	if !d.running {
-		d.running = d.engine.start(d.run) // ends when the worker has nothing to do, or with the engine
+		d.running = d.engine.tasks.Go(d.run) // ends when the worker has nothing to do, or with the engine
 	}
 	if !d.running {
 		d.finish(j, errClosed)
@@ -96,7 +96,7 @@ func (d *worker) collected(a *acquiring) {
 
 // run works until there is nothing to do.
 func (d *worker) run() {
-	ctx, cancel := context.WithCancel(d.engine.ctx)
+	ctx, cancel := context.WithCancel(d.engine.tasks.Closed)
 	defer cancel()
 	conflicts, pause := 0, retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
 	for d.busy(ctx, time.Now()) {
@@ -121,7 +121,7 @@ func (d *worker) run() {
 func (d *worker) busy(ctx context.Context, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	closed := d.engine.closed.Load()
+	closed := d.engine.tasks.Refuses()
 	for _, j := range slices.Clone(d.jobs) {
 		switch {
 		case ctx.Err() != nil, closed && j.acquires == nil && !j.until.After(now):

@@ -7,7 +7,6 @@ import (
 	"unicode"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hosttext"
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
@@ -83,8 +82,8 @@ func printable(text string) string {
 
 // describe returns a request's description, which the scripts store beside its owner.
 func describe(client string, req driver.Request) string {
-	return fmt.Sprintf("%s %s %d %d %d %d %d %s %s", client, redisfmt.Letter(req.Mode), req.Limit, req.Units(),
-		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), req.PID, redisfmt.HostWord(hosttext.Format(req.Identity)), req.Note)
+	return fmt.Sprintf("%s %s %d %d %d %d %s", client, redisfmt.Letter(req.Mode), req.Limit, req.Units(),
+		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), redisfmt.Identity(req.Identity))
 }
 
 // parseHolder parses "owner token desc". The token is the time of the grant, unless the server's
@@ -109,8 +108,5 @@ func readDesc(w *redisfmt.Words) (req driver.Request, id driver.Identity) {
 	}
 	req.TTL = w.Millis()
 	w.Int() // the minimum hold
-	id.PID = int(w.Int())
-	hosttext.Parse(&id, redisfmt.Host(w.Next()))
-	id.Note = w.Rest
-	return req, id
+	return req, w.Identity()
 }

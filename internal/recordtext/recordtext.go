@@ -1,20 +1,10 @@
-// Package recordtext makes the texts that recipes store for people: where a run was, and its error.
+// Package recordtext cuts the texts that recipes store for people, such as the error of a run.
 package recordtext
 
 import (
-	"os"
 	"strings"
 	"unicode/utf8"
 )
-
-// Host returns the name of this host, or "unknown".
-func Host() string {
-	host, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return host
-}
 
 // Cut returns the first bytes of text, limit at most and without a part of a character at
 // the end. What is not UTF-8 is replaced by U+FFFD first.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -533,62 +532,23 @@ func modelOf(b bounds) explore.Model[*world] {
 var drift = [most]float64{0.99, 1.01, 1}
 
 // The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []struct {
-	name string
-	b    bounds
-	slow bool
-}{
-	{"2 clients, 1 delay", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1}, false},
-	{"2 clients, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 3, timeouts: 1}, false},
-	{"2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, renews: 1, units: 4, crashes: 1, fair: 2}, false},
-	{"2 clients, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, delays: 1, rates: drift}, true},
-	{"2 clients, 1 delay, 1 time-out, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1, timeouts: 1, crashes: 1, fair: 2}, true},
-	{"2 clients with 2 acquires, 1 time-out", bounds{clients: 2, acquires: 2, units: 4, timeouts: 1}, true},
-	{"3 clients, 1 crash", bounds{clients: 3, acquires: 1, units: 3, crashes: 1}, true},
-	{"2 clients, 1 loss of data", bounds{clients: 2, acquires: 1, renews: 1, units: 4, losses: 1}, true},
+var explored = []explore.Bounds[bounds]{
+	explore.Always("2 clients, 1 delay", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1}),
+	explore.Always("2 clients, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 3, timeouts: 1}),
+	explore.Always("2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, renews: 1, units: 4, crashes: 1, fair: 2}),
+	explore.Slowly("2 clients, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, delays: 1, rates: drift}),
+	explore.Slowly("2 clients, 1 delay, 1 time-out, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1, timeouts: 1, crashes: 1, fair: 2}),
+	explore.Slowly("2 clients with 2 acquires, 1 time-out", bounds{clients: 2, acquires: 2, units: 4, timeouts: 1}),
+	explore.Slowly("3 clients, 1 crash", bounds{clients: 3, acquires: 1, units: 3, crashes: 1}),
+	explore.Slowly("2 clients, 1 loss of data", bounds{clients: 2, acquires: 1, renews: 1, units: 4, losses: 1}),
 }
 
-func TestExplore(t *testing.T) {
-	for _, e := range explored {
-		t.Run(e.name, func(t *testing.T) {
-			if explore.Race || e.slow && os.Getenv("FENCELOCK_SLOW") == "" {
-				t.Skip("takes minutes: make test explores small bounds without the race detector, make explore large ones")
-			}
-			m := modelOf(e.b)
-			r := explore.Run(m, 2)
-			t.Logf("explored %s: %v", e.name, r)
-			if !r.Complete {
-				var out strings.Builder
-				explore.Print(&out, m, r.Trace)
-				t.Errorf("%v\n%s", r, out.String())
-			}
-		})
-	}
-}
+func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
 
 // TestExploreKey compares the key with whole states.
-func TestExploreKey(t *testing.T) {
-	if explore.Race {
-		t.Skip("runs without the race detector")
-	}
-	for _, e := range explored {
-		m := modelOf(e.b)
-		m.Limit = 3000
-		if os.Getenv("FENCELOCK_SLOW") != "" {
-			m.Limit = 30_000
-		}
-		states, keys, err := explore.CheckKey(m)
-		if err != nil {
-			t.Errorf("%s: %v", e.name, err)
-		}
-		t.Logf("%s: %d states, %d keys", e.name, states, keys)
-	}
-}
+func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	m := modelOf(bounds{clients: 2, acquires: 1, units: 4, margin: 1, rates: drift})
-	if r := explore.Run(m, 2); r.Broken == "" || len(r.Trace) > 15 {
-		t.Errorf("%v, want a broken rule after 15 steps at most", r)
-	}
+	explore.MustBreak(t, modelOf(bounds{clients: 2, acquires: 1, units: 4, margin: 1, rates: drift}))
 }
