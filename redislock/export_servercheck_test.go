@@ -21,4 +21,4 @@ func (f *serverCheck) Require(ctx context.Context) error { return f.require(ctx)
 func (f *serverCheck) Invalidate() { f.invalidate() }
 
 // Close ends the checks.
-func (f *serverCheck) Close() { f.tasks.Close() }
+func (f *serverCheck) Close() { f.client.tasks.Close() }

@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/inspect"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/redisinspect"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // checkPeriod is how long a successful check of the server is valid, if nothing suggests that another
@@ -22,7 +25,7 @@ const checkPeriod = 30 * time.Second
 // serverCheck tracks whether the server is suitable for locks: it does not evict keys and, with
 // Quarantine, a master stops accepting writes when it is cut off.
 type serverCheck struct {
-	*client
+	client *client
 
 	mu       sync.Mutex // guards all below
 	since    time.Time  // time of the last successful check; zero if unknown
@@ -44,7 +47,7 @@ func (f *serverCheck) invalidate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doubtful = true
-	if !f.cluster() {
+	if !f.client.cluster() {
 		f.since = time.Time{}
 	}
 }
@@ -54,7 +57,7 @@ func (f *serverCheck) invalidate() {
 // check that began before the call and fails, or was of a server that another one may have followed
 // since, proves nothing about the time since, so another one follows. ctx has a deadline.
 func (f *serverCheck) require(ctx context.Context) error {
-	if f.cfg.AllowEviction && !f.cfg.Quarantine {
+	if f.client.cfg.AllowEviction && !f.client.cfg.Quarantine {
 		return nil
 	}
 	begun := time.Now()
@@ -68,7 +71,7 @@ func (f *serverCheck) require(ctx context.Context) error {
 		select {
 		case <-c.done:
 		case <-timed.Done():
-			return unavailable(orElse(why, f.unreached(timed.Err())))
+			return unavailable(orElse(why, f.client.unreached(timed.Err())))
 		}
 		if why = c.err; !c.begun.Before(begun) || why != nil && !passing(why) {
 			return why
@@ -89,7 +92,7 @@ func (f *serverCheck) due() *checkRun {
 	c := f.check
 	if c == nil {
 		c = &checkRun{begun: time.Now(), done: make(chan struct{})}
-		if f.tasks.Go(func() { f.run(c) }) { // ends when the masters have answered, after RetryTimeout, or with Close
+		if f.client.tasks.Go(func() { f.run(c) }) { // ends when the masters have answered, after RetryTimeout, or with Close
 			f.check = c
 		} else {
 			c.err = unavailable(errClosed)
@@ -107,18 +110,18 @@ func (f *serverCheck) run(c *checkRun) {
 	f.mu.Lock()
 	f.doubtful = false
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(f.closed, f.cfg.RetryTimeout)
+	ctx, cancel := context.WithTimeout(f.client.closed, f.client.cfg.RetryTimeout)
 	defer cancel()
-	if c.err = f.examine(ctx); f.closed.Err() != nil {
+	if c.err = f.examine(ctx); f.client.closed.Err() != nil {
 		c.err = unavailable(errClosed)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.check = nil
 	switch {
-	case c.err == nil && (f.cluster() || !f.doubtful):
+	case c.err == nil && (f.client.cluster() || !f.doubtful):
 		f.since = c.begun
-	case c.err != nil && (!f.cluster() || !passing(c.err)):
+	case c.err != nil && (!f.client.cluster() || !passing(c.err)):
 		f.since = time.Time{}
 	case c.err != nil:
 		f.doubtful = true // as it was before the check
@@ -128,7 +131,7 @@ func (f *serverCheck) run(c *checkRun) {
 
 // examine checks the settings of every master.
 func (f *serverCheck) examine(ctx context.Context) error {
-	if !f.cfg.AllowEviction {
+	if !f.client.cfg.AllowEviction {
 		answers, err := f.ask(ctx, "INFO", "memory")
 		if err != nil {
 			return unavailable(err)
@@ -140,7 +143,7 @@ func (f *serverCheck) examine(ctx context.Context) error {
 			}
 		}
 	}
-	if !f.cfg.Quarantine {
+	if !f.client.cfg.Quarantine {
 		return nil
 	}
 	return f.examineReplicas(ctx)
@@ -168,7 +171,7 @@ func (f *serverCheck) examineReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if why := cutOff(least, lag, f.cfg.ReplicaLag); why != "" {
+	if why := cutOff(least, lag, f.client.cfg.ReplicaLag); why != "" {
 		return fmt.Errorf("%w: with quarantine, a master with replicas must stop accepting writes when it is cut off from them: %s", driver.ErrConfig, why)
 	}
 	return nil
@@ -196,10 +199,10 @@ func (f *serverCheck) ask(ctx context.Context, args ...string) ([]redisconn.Answ
 	attempt := ctx
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		each := attempt
-		if f.cluster() || !redisconn.IsFresh(attempt) {
-			each = redisconn.WithDeadline(attempt, f.cfg.RetryTimeout/4)
+		if f.client.cluster() || !redisconn.IsFresh(attempt) {
+			each = redisconn.WithDeadline(attempt, f.client.cfg.RetryTimeout/4)
 		}
-		answers, err := f.conn.Each(each, args...)
+		answers, err := f.client.conn.Each(each, args...)
 		if err == nil {
 			err = f.tooFew(answers)
 		}
@@ -216,7 +219,7 @@ func (f *serverCheck) tooFew(answers []redisconn.Answer) (err error) {
 		switch {
 		case a.Err != nil && passing(a.Err):
 			err = orElse(err, a.Err)
-		case f.cluster():
+		case f.client.cluster():
 			return nil
 		}
 	}
@@ -251,4 +254,108 @@ func evicts(info string) string {
 		return ""
 	}
 	return policy
+}
+
+const (
+	extendEvery = 24 * time.Hour
+	extendLimit = 2 * time.Second
+)
+
+// marker manages the key that records for which server the quarantine has passed.
+type marker struct {
+	client   *client
+	extended retry.Period
+}
+
+// extend extends the life of the marker key to MarkerLife, once a day and in the background.
+// Otherwise a job that runs once a month would find what looks like a new server.
+func (m *marker) extend() {
+	if !m.client.cfg.Quarantine || !m.extended.Due(extendEvery) {
+		return
+	}
+	m.client.tasks.Go(func() { // ends when the server has answered, or with extendLimit
+		ctx, cancel := context.WithTimeout(context.Background(), extendLimit)
+		defer cancel()
+		c := redisconn.Call{Script: extendMarkerScript, Keys: []string{m.client.markerKey()}, Args: []string{redisfmt.Millis(m.client.cfg.MarkerLife)}}
+		if text, err := m.client.eval(ctx, c); err != nil || text != "ok" {
+			m.extended.Again() // retried at the next grant or listing
+		}
+	})
+}
+
+// Init marks the server as new.
+func (m *marker) Init(ctx context.Context) error {
+	lasts := redisfmt.CeilMillis(m.client.cfg.quarantine())
+	life := max(redisfmt.CeilMillis(m.client.cfg.MarkerLife), redisfmt.CeilMillis(m.client.cfg.Retention), 2*lasts)
+	_, err := m.client.eval(ctx, redisconn.Call{
+		Script: initScript,
+		Keys:   []string{m.client.markerKey()},
+		Args:   []string{strconv.FormatInt(lasts, 10), strconv.FormatInt(life, 10)},
+	})
+	return unavailable(err)
+}
+
+// Inspect checks the servers' settings and the user's permissions for anything that weakens the
+// guarantees of locks with the given TTL. It acquires locks under probe names and then removes
+// their keys; keys that it cannot remove expire within two minutes. Anything the user may not read
+// is reported as a finding. Inspect returns an error if a server cannot be queried.
+func (e *Engine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.Finding, error) {
+	servers, err := redisinspect.Ask(ctx, e.client.conn)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	cfg := e.client.cfg
+	cfg.Retention = 2 * inspect.LeaseTTL(ttl, e.Traits())
+	probe := newEngine(e.client.conn, &cfg)
+	probe.queue.index.Write = nameindex.Nothing // keep the probe names out of the index
+	t := inspect.Trial{Engine: probe, Name: inspect.NewName(), TTL: ttl, Denied: redisconn.Denied, Grant: e.client.grant(), Lacks: redisconn.Lacks, Supply: redisinspect.Supply}
+	findings, err := t.Run(ctx)
+	_ = probe.Close() // it holds nothing
+	e.client.sweep(context.WithoutCancel(ctx), t.Names())
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if lock, err := e.client.lockKey(t.Name + "-command"); err == nil {
+		findings = append(findings, redisinspect.Commands(ctx, e.client.conn, scriptRights, lock, e.client.base()+"doctor", e.client.grant())...)
+	}
+	rules := redisinspect.Rules{Quarantine: e.client.cfg.Quarantine, Cluster: e.client.cluster(), MinReplicas: e.client.cfg.MinReplicas}
+	var places []string
+	var found [][]driver.Finding
+	for _, s := range servers {
+		places = append(places, s.Addr)
+		found = append(found, rules.Judge(s))
+	}
+	return append(findings, inspect.Together(places, found)...), nil
+}
+
+var deleteScript = redisconn.NewScript("return tostring(redis.call('DEL', unpack(KEYS)))")
+
+// sweep deletes the keys of probe names. If that fails, they expire.
+func (c *client) sweep(ctx context.Context, names []string) {
+	var calls []redisconn.Call
+	for _, name := range names {
+		lock, err := c.lockKey(name)
+		if err != nil {
+			continue
+		}
+		keys := []string{lock}
+		for _, beside := range []string{"fence:", "queue:", "closed:", "limit:"} {
+			keys = append(keys, c.base()+beside+tagOf(lock))
+		}
+		calls = append(calls, redisconn.Call{Script: deleteScript, Keys: keys})
+	}
+	c.conn.Eval(redisconn.WithDeadline(ctx, closeLimit), calls)
+}
+
+// scriptRights are the commands that the engine runs, as an ACL rule.
+const scriptRights = "+eval +evalsha +get +mget +set +del +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrevrange +zrangebyscore +zrevrangebyscore" +
+	" +zscore +zscan +zrank +time +publish +subscribe +unsubscribe +ping +info +scan +wait"
+
+// grant returns the command that gives a user the permissions that the engine needs.
+func (s keyspace) grant() string {
+	rule := "ACL SETUSER name &" + s.prefix + "fencelock:* ~" + s.prefix + "lock:* ~" + s.prefix + "fencelock:* ~" + s.prefix + recordPrefix + "*"
+	if s.cluster() {
+		rule += " +cluster +asking"
+	}
+	return rule + " " + scriptRights
 }

@@ -3,28 +3,131 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
+
+// Renew extends acquisitions, all in one pipeline. It returns driver.ErrNotHeld for those that
+// expired, were broken or deleted, or whose key another program replaced. After a pipeline that was
+// not answered, the next one uses a new connection of a go-redis client. A closed engine renews nothing.
+func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
+	if e.client.tasks.Closed.Err() != nil {
+		return slices.Repeat([]error{unavailable(errClosed)}, len(leases))
+	}
+	// The short renew script compares the value of an exclusive lock. Shared locks are sorted sets
+	// and need the longer script.
+	errs := make([]error, len(leases))
+	calls := make([]redisconn.Call, 0, len(leases))
+	where := make([]int, 0, len(leases))
+	for i, l := range leases {
+		lock, err := e.client.lockKey(l.Name)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		token := strconv.FormatInt(l.Token, 10)
+		c := renewCall(lock, l.Owner, token, redisfmt.Millis(l.TTL))
+		if l.Mode == driver.Shared {
+			c = e.client.call(confirmScript, lock, l.Owner, token, redisfmt.Millis(l.TTL), "0")
+		}
+		c.Args = append(c.Args, "left")
+		calls = append(calls, c)
+		where = append(where, i)
+	}
+	if len(calls) == 0 {
+		return errs
+	}
+	part := e.Part(leases[where[0]])
+	if _, silent := e.silent.Load(part); silent {
+		ctx = redisconn.Fresh(ctx)
+	}
+	unanswered, sent := false, time.Now()
+	replies := e.client.conn.Eval(ctx, calls)
+	now := time.Now()
+	steady := e.client.own.steady(now)
+	for i, r := range replies {
+		l := leases[where[i]]
+		errs[where[i]] = e.standing(l, r)
+		_, refused := redisconn.Refused(r.Err)
+		unanswered = unanswered || r.Err != nil && !refused
+		if errs[where[i]] == nil {
+			if early := e.queue.extended(l, sent, now, steady, leftOf(r.Text)); early > 0 {
+				e.shortened(calls[i].Keys[0], early)
+			}
+		}
+	}
+	if unanswered && !redisconn.IsFresh(ctx) { // after one on a new connection, the pool is tried again
+		e.silent.Store(part, true)
+	} else {
+		e.silent.Delete(part)
+	}
+	for i, l := range leases {
+		if errs[i] == nil {
+			e.queue.index.Add(nameindex.Noted{Owner: l.Owner, Name: l.Name, Life: l.TTL + nameindex.Lag})
+		}
+	}
+	return errs
+}
+
+// leftOf returns how long a lease would have lasted without its renewal, the last word of the answer; it
+// is negative for one without an end.
+func leftOf(answer string) time.Duration {
+	ms, err := strconv.ParseInt(answer[strings.LastIndexByte(answer, ' ')+1:], 10, 64)
+	if err != nil {
+		return -1
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// shortened warns that the server would have ended a lease earlier than it was asked for. A program that
+// renews with EXPIRE and does not compare the owner does that. A server whose clock was set forward and
+// a replica that was promoted without the last renewal look the same, so the hold continues.
+func (e *Engine) shortened(lock string, early time.Duration) {
+	e.client.tasks.Go(func() { // ends when the logger returns
+		e.client.cfg.Logger.Warn("another program has shortened the lease of a lock that is held here (or the server's clock was set, or a replica took over); if a lease ends before it is renewed, a second holder gets in",
+			"key", lock, "error", fmt.Sprintf("%s would have ended %v too early", lock, early.Round(time.Millisecond)),
+			"fix", "let that program compare the owner before it renews or deletes, or use other names")
+	})
+}
+
+// renewCall renews an exclusive lock, and confirms a grant of one.
+func renewCall(lock, owner, token, life string) redisconn.Call {
+	return redisconn.Call{Script: renewScript, Keys: []string{lock}, Args: []string{holderPrefix + owner + " " + token + " ", life}}
+}
+
+// standing converts the answer for one acquisition to an error. If the acquisition is gone, its
+// hold is forgotten, as later messages about it are irrelevant.
+func (e *Engine) standing(l driver.Lease, r redisconn.Reply) error {
+	switch {
+	case r.Err != nil:
+		return unavailable(r.Err)
+	case strings.HasPrefix(r.Text, "gone"):
+		e.queue.forget(l.Owner)
+		return fmt.Errorf("%w: %q", driver.ErrNotHeld, l.Name)
+	}
+	return nil
+}
 
 // Release ends an acquisition and hands the name to the next waiter. Transient errors are retried
 // for up to RetryTimeout, and then in the background until the lease expires. After an error
 // Release may be called again.
 func (e *Engine) Release(ctx context.Context, l driver.Lease) error {
-	lock, err := e.lockKey(l.Name)
+	lock, err := e.client.lockKey(l.Name)
 	if err != nil {
 		return err
 	}
 	// Forget the hold after the answer, so that messages about it are still understood until then.
-	r := e.insistFree(ctx, l, e.releaseCall(lock, l.Owner, l.Token, e.queue.lateOf(l.Owner)))
+	r := e.retryRelease(ctx, l, e.client.releaseCall(lock, l.Owner, l.Token, e.queue.lateOf(l.Owner)))
 	e.queue.forget(l.Owner)
 	_, failure, _ := strings.Cut(r.Text, " ")
-	e.unpublished(lock, failure)
+	e.client.unpublished(lock, failure)
 	return e.standing(l, r)
 }
 
@@ -39,12 +142,12 @@ func (c *client) unpublished(lock, failure string) {
 	})
 }
 
-// insistFree repeats a release until the server answers. Each attempt has its own time limit,
+// retryRelease repeats a release until the server answers. Each attempt has its own time limit,
 // because the connection may be dead and the next attempt may reach another server. After an
 // unanswered attempt on a connection of the pool, the next one uses a new connection, and "gone"
 // means that the lock has been released. Whatever remains to be done continues in the background.
-func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
-	limited := redisconn.WithDeadline(ctx, e.cfg.RetryTimeout)
+func (e *Engine) retryRelease(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
+	limited := redisconn.WithDeadline(ctx, e.client.cfg.RetryTimeout)
 	limit, unknown := attemptLimit(l.TTL), false
 	var why error
 	attempt := limited
@@ -63,7 +166,7 @@ func (e *Engine) insistFree(ctx context.Context, l driver.Lease, release redisco
 		unknown = unknown || !refused
 		attempt = next(attempt, limited, r.Err)
 		why = cause(why, r.Err)
-		if !passing(r.Err) || e.closed.Err() != nil || limited.Err() != nil {
+		if !passing(r.Err) || e.client.closed.Err() != nil || limited.Err() != nil {
 			e.freeLater(l, release, l.TTL)
 			return redisconn.Reply{Err: why}
 		}
@@ -78,9 +181,9 @@ func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, limit time.Du
 	}
 	task := func() { // ends when the server has answered, after limit, or soon after Close
 		defer e.queue.endFreeing(l.Owner)
-		e.withdrawLoop(release, l.TTL, limit)
+		e.client.withdrawLoop(release, l.TTL, limit)
 	}
-	if !e.tasks.Go(task) {
+	if !e.client.tasks.Go(task) {
 		e.queue.endFreeing(l.Owner)
 	}
 }
@@ -88,7 +191,7 @@ func (e *Engine) freeLater(l driver.Lease, release redisconn.Call, limit time.Du
 // free makes one attempt of a release. Releases of exclusive locks without an outstanding acquire
 // attempt may share a script.
 func (e *Engine) free(ctx context.Context, l driver.Lease, release redisconn.Call) redisconn.Reply {
-	single := func() redisconn.Reply { return e.conn.Eval(ctx, []redisconn.Call{release})[0] }
+	single := func() redisconn.Reply { return e.client.conn.Eval(ctx, []redisconn.Call{release})[0] }
 	if redisconn.IsFresh(ctx) {
 		return single()
 	}
@@ -141,11 +244,11 @@ func (e *Engine) breaks(ctx context.Context, name string, args ...string) (int64
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	lock, err := e.lockKey(name)
+	lock, err := e.client.lockKey(name)
 	if err != nil {
 		return 0, err
 	}
-	text, err := e.eval(ctx, e.call(breakScript, lock, args...))
+	text, err := e.client.eval(ctx, e.client.call(breakScript, lock, args...))
 	if err != nil {
 		return 0, unavailable(err)
 	}
@@ -155,7 +258,7 @@ func (e *Engine) breaks(ctx context.Context, name string, args ...string) (int64
 		return 0, fmt.Errorf("%w: %q", driver.ErrNotHeld, name)
 	case "broken":
 		if token := in.Int(); !in.Bad {
-			e.unpublished(lock, in.Rest)
+			e.client.unpublished(lock, in.Rest)
 			return token, nil
 		}
 	}
