@@ -36,8 +36,10 @@ type bounds struct {
 	clients, acquires            int // acquires of each client
 	timeouts, crashes, jumps     int // of all clients together; requests that timed out stay on their way
 	losses, giveups, copies, all int // copies: requests that are executed twice. all: steps of time, 0 is no bound
+	late                         int // requests during which something else happens, of all clients together; 0 is no bound
 	clock                        bool
 	rates                        [most]float64
+	behind                       time.Duration // of the clock of the second client
 	margin                       time.Duration
 	fair                         int // the most units until a waiter gets a lock without a holder; 0 is not judged
 }
@@ -97,6 +99,7 @@ type world struct {
 	top                                                       int64 // the greatest token that a holder has relied on
 	topper                                                    string
 	timeouts, crashes, jumps, losses, giveups, copies, delays int
+	late                                                      int
 	broken                                                    string
 }
 
@@ -115,18 +118,29 @@ const (
 	kCrash
 	kLose
 	kDo
+	kLate = 32 // with one of the others: something happens before its request is answered
 )
 
 var start = time.Unix(1_700_000_000, 0)
 
 func (w *world) local(c int) time.Duration { return time.Duration(float64(w.now) * w.b.rates[c]) }
+
+// time is what the clock of a client shows.
+func (w *world) time(c int) time.Time {
+	at := start.Add(w.local(c))
+	if c == 1 {
+		at = at.Add(-w.b.behind)
+	}
+	return at
+}
+
 func (w *world) instant(c int) hold.Instant {
 	l := w.local(c)
 	return hold.Instant{Mono: l, Boot: l, Wall: l}
 }
 
 func (w *world) moment(c int) moment {
-	at := start.Add(w.local(c))
+	at := w.time(c)
 	m := moment{now: at, wall: at, none: true}
 	if w.b.clock {
 		m.known, m.none = true, false
@@ -143,7 +157,7 @@ func (w *world) worker(c int) *worker {
 }
 
 func initial(b *bounds) *world {
-	w := &world{b: b, gone: true, timeouts: b.timeouts, crashes: b.crashes, jumps: b.jumps, losses: b.losses, giveups: b.giveups, copies: b.copies, delays: b.delays}
+	w := &world{b: b, gone: true, timeouts: b.timeouts, crashes: b.crashes, jumps: b.jumps, losses: b.losses, giveups: b.giveups, copies: b.copies, delays: b.delays, late: b.late}
 	for c := range b.clients {
 		w.cl[c].left = b.acquires
 		w.cl[c].d = w.worker(c)
@@ -208,16 +222,32 @@ func (c client) copy() client {
 	return c
 }
 
-func (w *world) next(emit func(explore.Action, *world)) {
+func (w *world) next(emit func(explore.Action, func() *world)) {
 	act := func(k, c, arg int, f func(n *world, c *client)) {
-		n := w.with(c)
-		if c < 0 {
-			f(n, nil)
-		} else {
-			f(n, &n.cl[c])
+		a := explore.Action{Kind: uint8(k), Who: uint8(max(c, 0)), Arg: uint8(arg)}
+		step := func(late bool) func() *world {
+			return func() *world {
+				n := w.with(c)
+				if c < 0 {
+					f(n, nil)
+				} else {
+					f(n, &n.cl[c])
+				}
+				switch {
+				case n.seq == w.seq || w.b.late == 0: // it has sent nothing, or all requests may be late
+				case late:
+					n.late--
+				default:
+					n.land(c, w.seq)
+				}
+				n.tidy()
+				return n
+			}
 		}
-		n.tidy()
-		emit(explore.Action{Kind: uint8(k), Who: uint8(max(c, 0)), Arg: uint8(arg)}, n)
+		emit(a, step(false))
+		if a.Kind |= kLate; c >= 0 && w.late > 0 {
+			emit(a, step(true))
+		}
 	}
 	for i := range w.net {
 		act(kExec, -1, i, func(n *world, _ *client) { n.exec(i, false) })
@@ -237,7 +267,7 @@ func (w *world) next(emit func(explore.Action, *world)) {
 		} else if len(c.d.jobs) > 0 {
 			act(kStep, i, 0, func(n *world, c *client) { n.step(i) })
 		}
-		if c.call != nil || len(c.d.jobs) > 0 {
+		if w.b.late == 0 && (c.call != nil || len(c.d.jobs) > 0) {
 			act(kDo, i, 0, func(n *world, c *client) { n.do(i) })
 		}
 		if c.a == nil && c.left > 0 {
@@ -266,13 +296,14 @@ func (w *world) next(emit func(explore.Action, *world)) {
 			})
 		}
 	}
-	waits := 0
-	for i := range w.b.clients {
-		if w.cl[i].call != nil {
+	waits, works := 0, false
+	for _, c := range w.cl[:w.b.clients] {
+		if c.call != nil {
 			waits = 1
 		}
+		works = works || c.left > 0 || c.a != nil || c.call != nil || len(c.d.jobs) > 0
 	}
-	if w.delays >= waits && (w.b.all == 0 || w.now < time.Duration(w.b.all)*unit) {
+	if works && w.delays >= waits && (w.b.all == 0 || w.now < time.Duration(w.b.all)*unit) {
 		act(kTick, -1, 0, func(n *world, _ *client) { n.now += unit; n.delays -= waits })
 	}
 	if w.jumps > 0 {
@@ -331,7 +362,7 @@ func (w *world) step(i int) {
 // busy ends the jobs whose callers have gone.
 func (w *world) busy(i int) {
 	d := w.cl[i].d
-	d.busy(context.Background(), start.Add(w.local(i)))
+	d.busy(context.Background(), w.time(i))
 	d.running = true // the model does what its goroutine does
 }
 
@@ -339,7 +370,7 @@ func (w *world) busy(i int) {
 func (w *world) giveUp(i int) {
 	c := &w.cl[i]
 	owner, before := c.a.me.Owner, slices.Clone(c.d.jobs)
-	c.a.leave(start.Add(w.local(i)))
+	c.a.leave(w.time(i))
 	for _, j := range c.d.jobs {
 		if !slices.Contains(before, j) {
 			c.undoes = append(c.undoes, undo{j, owner})
@@ -365,6 +396,18 @@ func (w *world) do(i int) {
 		if w.answer(i); !read {
 			return
 		}
+	}
+}
+
+// land executes and answers what a client has sent since a request, before anything else happens.
+func (w *world) land(i, since int) {
+	for range 4 {
+		k := w.cl[i].call
+		if k == nil || k.seq <= since {
+			return
+		}
+		w.exec(slices.IndexFunc(w.net, func(r request) bool { return r.seq == k.seq }), false)
+		w.answer(i)
 	}
 }
 
@@ -411,7 +454,7 @@ func (w *world) expire() {
 
 func (w *world) answer(i int) {
 	c := &w.cl[i]
-	k, d, now := c.call, c.d, start.Add(w.local(i))
+	k, d, now := c.call, c.d, w.time(i)
 	c.call = nil
 	if k.err == nil {
 		d.answered = d.number
@@ -430,7 +473,7 @@ func (w *world) answer(i int) {
 
 func (w *world) timeout(i int) {
 	c := &w.cl[i]
-	k, d, now := c.call, c.d, start.Add(w.local(i))
+	k, d, now := c.call, c.d, w.time(i)
 	c.call = nil
 	if !k.get {
 		_ = d.wrote(k.st, "", driver.ErrUnavailable, k.m, now)
@@ -451,7 +494,7 @@ func (w *world) after(i int) {
 		if a.err != nil {
 			c.a = nil
 		} else {
-			since := a.grant.Sent.Sub(start)
+			since := a.grant.Sent.Sub(w.time(i)) + w.local(i)
 			c.has = true
 			c.d.collected(a)
 			c.lease = driver.Lease{Name: "n", Owner: a.grant.Owner, Token: a.grant.Token, TTL: lasts}
@@ -571,15 +614,8 @@ func (w *world) check() string {
 // fair lets everything work without faults, and returns after how many units a waiter has the lock; 0
 // if the rule does not apply, since somebody holds it or nobody wants it.
 func (w *world) fair() int {
-	wants := false
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		if c.has {
-			return 0
-		}
-		wants = wants || c.a != nil
-	}
-	if !wants {
+	all := w.cl[:w.b.clients]
+	if slices.ContainsFunc(all, func(c client) bool { return c.has }) || !slices.ContainsFunc(all, client.wants) {
 		return 0
 	}
 	n := w.with(-1)
@@ -603,11 +639,18 @@ func (w *world) fair() int {
 				}
 			}
 		}
+		if !slices.ContainsFunc(n.cl[:n.b.clients], client.wants) {
+			return 0 // the waits have ended with an error
+		}
 		n.now += unit
 		n.expire()
 	}
 	return w.b.fair + 1
 }
+
+// wants reports whether a client waits for the lock. One whose grant came too late to be confirmed does
+// not.
+func (c client) wants() bool { return c.a != nil && (!c.has || c.sure || c.renews != nil) }
 
 // key makes equal what has the same future: numbers count by rank, times relative to now.
 func (w *world) keyOf(b []byte, perm []int) []byte {
@@ -650,7 +693,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	all = append(all, w.top)
 	for i := range w.b.clients {
 		c := &w.cl[i]
-		all = append(all, start.Add(w.local(i)).UnixMicro(), c.lease.Token)
+		all = append(all, w.time(i).UnixMicro(), c.lease.Token)
 		if c.a != nil {
 			all = append(all, c.a.me.Ticket, c.a.grant.Token)
 		}
@@ -688,7 +731,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 			rank(c.Beat)
 			num(c.TTL)
 			if w.b.clock { // without it the stamps are not used
-				num(min(wall-c.Wall, c.TTL+3))
+				num(min(wall-c.Wall, c.TTL+3+w.b.behind.Microseconds()))
 				num(min(wall-c.Store, c.TTL+3))
 			}
 		}
@@ -715,7 +758,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	flag(w.ends > 0) // only a long pause lasts so long
 	rank(w.top)
 	text(w.topper)
-	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.jumps), byte(w.losses), byte(w.giveups), byte(w.copies), byte(w.delays))
+	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.jumps), byte(w.losses), byte(w.giveups), byte(w.copies), byte(w.delays), byte(w.late))
 	text(w.broken)
 	for _, r := range net {
 		k := w.cl[r.who].call
@@ -727,7 +770,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	}
 	for _, i := range perm {
 		c := &w.cl[i]
-		d, now := c.d, start.Add(w.local(i))
+		d, now := c.d, w.time(i)
 		rank(now.UnixMicro())
 		b = append(b, byte(c.left), byte(c.life), byte(c.renewed), byte(len(d.jobs)))
 		flag(c.has, c.sure, c.call != nil, d.old, c.a != nil, c.renews != nil, c.leaves != nil)
@@ -789,7 +832,7 @@ var perms = [][][]int{1: {{0}}, 2: {{0, 1}, {1, 0}}, 3: {{0, 1, 2}, {0, 2, 1}, {
 // key is the same for worlds that differ only by which client is which, unless their clocks differ.
 func (w *world) key(b []byte) []byte {
 	all := perms[w.b.clients]
-	if w.b.rates != [most]float64{1, 1, 1} {
+	if w.b.behind != 0 || w.b.rates != [most]float64{1, 1, 1} {
 		return w.keyOf(b, all[0])
 	}
 	var other []byte
@@ -836,16 +879,16 @@ func sortedKeys(s sightings, place [most]byte) []string {
 
 func (w *world) show(a explore.Action) string {
 	what := []string{"acquires", "decides", "store executes", "store executes a copy of", "gets the answer", "has a timeout", "time passes", "a day passes",
-		"renews", "releases", "gives up", "crashes", "the store loses the record", "executed and answered"}[a.Kind]
+		"renews", "releases", "gives up", "crashes", "the store loses the record", "executed and answered"}[a.Kind%kLate]
 	line := fmt.Sprintf("%-4s ", w.now)
-	switch a.Kind {
+	switch a.Kind % kLate {
 	case kTick, kJump, kLose:
 		line += what
 	case kExec, kCopy:
 		line += fmt.Sprintf("%s request %d", what, a.Arg)
 	default:
 		line += fmt.Sprintf("%c %s", 'A'+a.Who, what)
-		if k := w.cl[a.Who].call; a.Kind == kStep && k != nil {
+		if k := w.cl[a.Who].call; a.Kind%kLate == kStep && k != nil {
 			line += map[bool]string{true: ": reads", false: ": swaps"}[k.get]
 		}
 	}
@@ -905,4 +948,29 @@ func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
 	explore.MustBreak(t, modelOf(bounds{clients: 2, acquires: 1, all: 5, margin: 1, rates: drift}))
+}
+
+// walked are bounds that are too large to be exhausted.
+var walked = []struct {
+	name string
+	b    bounds
+}{
+	{"3 clients, time-outs, crashes, give-ups, doubled requests", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3}},
+	{"the same, store clock", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3, jumps: 1, clock: true}},
+	{"the same, clocks 2 % apart", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3, rates: drift}},
+	{"2 clients, one clock an hour behind; who waits gets in", bounds{clients: 2, acquires: 5, delays: 20, timeouts: 3, crashes: 1, behind: time.Hour, fair: 7}},
+}
+
+func TestWalk(t *testing.T) {
+	for _, w := range walked {
+		explore.CheckWalk(t, w.name, modelOf(w.b))
+	}
+}
+
+// TestWalkMargin takes away the margin of the hold.
+func TestWalkMargin(t *testing.T) {
+	m := modelOf(bounds{clients: 2, acquires: 5, renews: 3, delays: 10, margin: 1, rates: drift})
+	if w := explore.Walk(m, 1, 1_000_000, 2); w.Broken == "" {
+		t.Errorf("%v, want a broken rule", w)
+	}
 }
