@@ -1,9 +1,7 @@
 package quorum_test
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/fencelock/fencelock/internal/testkit/explore"
@@ -19,18 +17,7 @@ var hunts = map[string]bounds{
 }
 
 // TestExploreHunt explores the bounds that a mutant names.
-func TestExploreHunt(t *testing.T) {
-	b, asked := hunts[os.Getenv(explore.Hunted)]
-	if !asked {
-		t.Skip("it is for TestExploreMutants")
-	}
-	m := modelOf(b)
-	if r := explore.Run(m, 2); r.Broken != "" {
-		var out strings.Builder
-		explore.Print(&out, m, r.Trace)
-		t.Errorf("%v\n%s", r, out.String())
-	}
-}
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
 
 // TestExploreMutants changes the decisions and the hold.
 func TestExploreMutants(t *testing.T) {

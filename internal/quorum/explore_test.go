@@ -3,9 +3,7 @@ package quorum_test
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -498,69 +496,31 @@ func modelOf(b bounds) explore.Model[*world] {
 var drift = [most]float64{0.99, 1.01, 1}
 
 // The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []struct {
-	name string
-	b    bounds
-	slow bool
-}{
-	{"2 clients, 1 late request", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1}, false},
-	{"2 clients, 1 late request, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1, crashes: 1}, true},
-	{"2 clients, 1 late request, 1 delay, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1, delays: 1, timeouts: 1}, true},
-	{"2 clients, 2 late requests", bounds{clients: 2, acquires: 1, renews: 1, units: 3, late: 2}, true},
-	{"2 clients, 1 late request, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, late: 1, rates: drift}, true},
-	{"2 clients with 2 attempts, 1 late request, 1 crash", bounds{clients: 2, acquires: 2, units: 4, late: 1, crashes: 1}, true},
-	{"2 clients with 2 attempts, 1 late request, 2 time-outs, 1 crash", bounds{clients: 2, acquires: 2, units: 3, late: 1, timeouts: 2, crashes: 1}, true},
-	{"3 clients, 1 late request, 1 crash", bounds{clients: 3, acquires: 1, units: 3, late: 1, crashes: 1}, true},
+var explored = []explore.Bounds[bounds]{
+	explore.Always("2 clients, 1 late request", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1}),
+	explore.Slowly("2 clients, 1 late request, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1, crashes: 1}),
+	explore.Slowly("2 clients, 1 late request, 1 delay, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1, delays: 1, timeouts: 1}),
+	explore.Slowly("2 clients, 2 late requests", bounds{clients: 2, acquires: 1, renews: 1, units: 3, late: 2}),
+	explore.Slowly("2 clients, 1 late request, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, late: 1, rates: drift}),
+	explore.Slowly("2 clients with 2 attempts, 1 late request, 1 crash", bounds{clients: 2, acquires: 2, units: 4, late: 1, crashes: 1}),
+	explore.Slowly("2 clients with 2 attempts, 1 late request, 2 time-outs, 1 crash", bounds{clients: 2, acquires: 2, units: 3, late: 1, timeouts: 2, crashes: 1}),
+	explore.Slowly("3 clients, 1 late request, 1 crash", bounds{clients: 3, acquires: 1, units: 3, late: 1, crashes: 1}),
 }
 
-func TestExplore(t *testing.T) {
-	for _, e := range explored {
-		t.Run(e.name, func(t *testing.T) {
-			if explore.Race || e.slow && os.Getenv("FENCELOCK_SLOW") == "" {
-				t.Skip("takes minutes: make test explores small bounds without the race detector, make explore large ones")
-			}
-			m := modelOf(e.b)
-			r := explore.Run(m, 2)
-			t.Logf("explored %s: %v", e.name, r)
-			if !r.Complete {
-				var out strings.Builder
-				explore.Print(&out, m, r.Trace)
-				t.Errorf("%v\n%s", r, out.String())
-			}
-		})
-	}
-}
+func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
 
 // TestExploreKey compares the key with whole states.
-func TestExploreKey(t *testing.T) {
-	if explore.Race {
-		t.Skip("runs without the race detector")
-	}
-	for _, e := range explored {
-		m := modelOf(e.b)
-		m.Limit = 3000
-		if os.Getenv("FENCELOCK_SLOW") != "" {
-			m.Limit = 30_000
-		}
-		states, keys, err := explore.CheckKey(m)
-		if err != nil {
-			t.Errorf("%s: %v", e.name, err)
-		}
-		t.Logf("%s: %d states, %d keys", e.name, states, keys)
-	}
-}
+func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // walked are bounds that are too large to be exhausted.
-var walked = []struct {
-	name string
-	b    bounds
-}{
-	{"3 clients, time-outs, crashes", bounds{clients: 3, acquires: 8, renews: 3, units: 100, late: 20, delays: 20, timeouts: 8, crashes: 3}},
-	{"the same, clocks 2 % apart", bounds{clients: 3, acquires: 8, renews: 3, units: 100, late: 20, delays: 20, timeouts: 8, crashes: 3, rates: drift}},
+var walked = []explore.Bounds[bounds]{
+	explore.Always("3 clients, time-outs, crashes", bounds{clients: 3, acquires: 8, renews: 3, units: 100, late: 20, delays: 20, timeouts: 8, crashes: 3}),
+	explore.Always("the same, clocks 2 % apart", bounds{clients: 3, acquires: 8, renews: 3, units: 100, late: 20, delays: 20, timeouts: 8, crashes: 3, rates: drift}),
 }
 
-func TestWalk(t *testing.T) {
-	for _, w := range walked {
-		explore.CheckWalk(t, w.name, modelOf(w.b))
-	}
+func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
+
+// TestWalkMargin takes away the margin of the hold.
+func TestWalkMargin(t *testing.T) {
+	explore.MustMeet(t, modelOf(bounds{clients: 2, acquires: 5, renews: 3, units: 100, late: 10, delays: 10, margin: 1, rates: drift}))
 }

@@ -14,7 +14,7 @@ type Bounds[B any] struct {
 	slow  bool
 }
 
-// Always returns bounds that each run exhausts.
+// Always returns bounds that each run visits.
 func Always[B any](name string, bound B) Bounds[B] { return Bounds[B]{name, bound, false} }
 
 // Slowly returns bounds that a run with FENCELOCK_SLOW exhausts.
@@ -32,7 +32,7 @@ func Exhaust[B, S any](t *testing.T, all []Bounds[B], model func(B) Model[S]) {
 			r := Run(m, 2)
 			t.Logf("explored %s: %v", b.name, r)
 			if !r.Complete {
-				t.Errorf("%v\n%s", r, timeline(m, r))
+				t.Errorf("%v\n%s", r, timeline(m, r.Trace))
 			}
 		})
 	}
@@ -76,13 +76,13 @@ func HuntWithin[B, S any](t *testing.T, hunts map[string]B, model func(B) Model[
 	}
 	m := model(b)
 	if r := Run(m, 2); r.Broken != "" {
-		t.Errorf("%v\n%s", r, timeline(m, r))
+		t.Errorf("%v\n%s", r, timeline(m, r.Trace))
 	}
 }
 
 // timeline returns the trace of a result, line by line.
-func timeline[S any](m Model[S], r Result) string {
+func timeline[S any](m Model[S], trace []Action) string {
 	var out strings.Builder
-	Print(&out, m, r.Trace)
+	Print(&out, m, trace)
 	return out.String()
 }

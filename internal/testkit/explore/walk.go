@@ -5,14 +5,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// Walked is the environment variable with how many steps CheckWalk takes.
+// Walked is the environment variable with how many steps Roam takes within each of the bounds.
 const Walked = "FENCELOCK_WALK"
 
 // longestWalk is the most steps of one walk.
@@ -85,18 +84,31 @@ func walk[S any](m Model[S], seed uint64) (trace []Action, broken string) {
 	return trace, ""
 }
 
-// CheckWalk fails the test if random walks through a model break a rule.
-func CheckWalk[S any](t *testing.T, name string, m Model[S]) {
+// Roam fails if random walks within any of the bounds break a rule. They take some steps in each run,
+// and more if the environment variable Walked says so.
+func Roam[B, S any](t *testing.T, all []Bounds[B], model func(B) Model[S]) {
 	t.Helper()
+	if Race {
+		t.Skip("runs without the race detector")
+	}
 	steps, err := strconv.ParseInt(os.Getenv(Walked), 10, 64)
 	if err != nil {
 		steps = 100_000
 	}
-	w := Walk(m, 1, steps, 2)
-	t.Logf("walked %s: %v", name, w)
-	if w.Broken != "" {
-		var out strings.Builder
-		Print(&out, m, w.Trace)
-		t.Errorf("%v\n%s", w, out.String())
+	for _, b := range all {
+		m := model(b.bound)
+		w := Walk(m, 1, steps, 2)
+		t.Logf("walked %s: %v", b.name, w)
+		if w.Broken != "" {
+			t.Errorf("%v\n%s", w, timeline(m, w.Trace))
+		}
+	}
+}
+
+// MustMeet fails unless random walks meet a broken rule.
+func MustMeet[S any](t *testing.T, m Model[S]) {
+	t.Helper()
+	if w := Walk(m, 1, 1_000_000, 2); w.Broken == "" {
+		t.Errorf("%v, want a broken rule", w)
 	}
 }

@@ -603,26 +603,16 @@ func TestExploreMargin(t *testing.T) {
 }
 
 // walked are bounds that are too large to be exhausted.
-var walked = []struct {
-	name string
-	b    bounds
-}{
-	{"3 clients, time-outs, crashes, doubled requests", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3}},
-	{"the same, clocks 2 % apart", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3, rates: drift}},
-	{"3 clients, losses of data", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, losses: 3}},
-	{"2 clients, time-outs, crashes; who waits gets in", bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 20, timeouts: 3, crashes: 2, fair: 4}}, // dead places cost a unit each
+var walked = []explore.Bounds[bounds]{
+	explore.Always("3 clients, time-outs, crashes, doubled requests", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3}),
+	explore.Always("the same, clocks 2 % apart", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3, rates: drift}),
+	explore.Always("3 clients, losses of data", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, losses: 3}),
+	explore.Always("2 clients, time-outs, crashes; who waits gets in", bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 20, timeouts: 3, crashes: 2, fair: 4}), // dead places cost a unit each
 }
 
-func TestWalk(t *testing.T) {
-	for _, w := range walked {
-		explore.CheckWalk(t, w.name, modelOf(w.b))
-	}
-}
+func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
 
 // TestWalkMargin takes away the margin of the hold.
 func TestWalkMargin(t *testing.T) {
-	m := modelOf(bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 10, margin: 1, rates: drift})
-	if w := explore.Walk(m, 1, 1_000_000, 2); w.Broken == "" {
-		t.Errorf("%v, want a broken rule", w)
-	}
+	explore.MustMeet(t, modelOf(bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 10, margin: 1, rates: drift}))
 }
