@@ -20,7 +20,7 @@ type attempt struct {
 	request driver.Request
 	adopts  *Lease // the acquisition to adopt; nil to acquire the name
 	report  *report
-	most    time.Duration // the maximum hold, counted from the grant; 0 means none
+	maxHold time.Duration // the maximum hold, counted from the grant; 0 means none
 }
 
 // run acquires the lock and reports the success. If a callback panics, run releases the lock.
@@ -33,7 +33,7 @@ func (a *attempt) run(ctx context.Context) (*Lock, error) {
 		return nil, err
 	}
 	done := false
-	defer unless(&done, func() { _ = lock.Release() })
+	defer undoUnless(&done, func() { _ = lock.Release() })
 	a.report.end(lock, nil)
 	lock.announce()
 	done = true
@@ -72,7 +72,7 @@ func (a *attempt) ask(ctx, parent context.Context) (*Lock, error) {
 		if err != nil {
 			return nil, driver.OneLine(err)
 		}
-		switch err = lock.startHold(ctx, grant, before, a.most); {
+		switch err = lock.startHold(ctx, grant, before, a.maxHold); {
 		case err == nil:
 			return lock, nil
 		case !over(parent) && (!req.Wait || final(err)):
@@ -121,18 +121,18 @@ func (a *attempt) call(ctx context.Context, req driver.Request) (driver.Grant, e
 }
 
 // startHold begins the hold of a granted lock. A grant that is too old is confirmed by a renewal
-// first. before was read before the request was sent. most is the maximum hold; 0 means none. ctx
-// bounds the confirmation.
-func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.Instant, most time.Duration) (err error) {
+// first. before was read before the request was sent. maxHold is that of Options. ctx bounds
+// the confirmation.
+func (l *Lock) startHold(ctx context.Context, grant driver.Grant, before hold.Instant, maxHold time.Duration) (err error) {
 	done := false
-	defer unless(&done, func() { _ = l.releaseEngine() })
+	defer undoUnless(&done, func() { _ = l.releaseEngine() })
 	h, now := l.granted(grant, clock.At(grant.Sent, before.Boot-before.Mono)), clock.Now()
 	if grant.Sent.IsZero() && h.Terms().Leased || !h.Fresh(now) {
 		h, err = l.confirm(ctx)
 		now = clock.Now()
 	}
 	if err == nil {
-		l.begin(h, most, now)
+		l.begin(h, maxHold, now)
 	}
 	done = true
 	return err

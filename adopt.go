@@ -2,7 +2,6 @@ package fencelock
 
 import (
 	"context"
-	"errors"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/clock"
@@ -41,25 +40,15 @@ func (l *Lock) Detach() error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	if err := l.markDetached(); err != nil {
+	if err := l.close(phaseDetached); err != nil { // another goroutine was first
 		return err
 	}
-	if _, stood := l.feed(hold.Event{Kind: hold.Released}, clock.Now()); !stood || errors.Is(l.failure(), ErrLost) {
+	l.feed(hold.Event{Kind: hold.Released}, clock.Now())
+	if phase, _ := l.state(); phase != phaseDetached {
 		return l.Err()
 	}
 	adopter.Detach(l.lease)
-	l.holdEnd(true)
-	return nil
-}
-
-// markDetached prevents a later Release. One in another goroutine may have been first.
-func (l *Lock) markDetached() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.released {
-		return l.notHeld()
-	}
-	l.released, l.detached = true, true
+	l.holdEnd()
 	return nil
 }
 

@@ -88,16 +88,16 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 	}
 	each := *l
 	each.opts.Wait = 0 // the limit applies to the whole set
-	a := &acquisition{Locker: &each, names: names, wait: wait, told: map[string]*report{}}
+	a := &acquisition{Locker: &each, names: names, wait: wait, reports: map[string]*report{}}
 	a.set = &LockSet{parent: ctx}
 	done := false
-	defer unless(&done, func() { _ = a.set.Release() })
+	defer undoUnless(&done, func() { _ = a.set.Release() })
 	err := a.run(limited)
 	if err != nil {
 		l.renewer.giveBack(limited, a.set.Release)
 	}
 	for _, name := range names {
-		a.told[name].end(nil, err) // does nothing if that report has ended
+		a.reports[name].end(nil, err) // does nothing if that report has ended
 	}
 	done = true
 	if err != nil {
@@ -112,11 +112,11 @@ func (l *Locker) acquireAll(ctx context.Context, names []string, wait bool) (*Lo
 // acquisition is one call of AcquireAll in progress. It is used by one goroutine.
 type acquisition struct {
 	*Locker
-	names []string           // sorted
-	wait  bool               // whether to wait
-	set   *LockSet           // the locks acquired so far
-	told  map[string]*report // the reports by name; nil if nobody traces
-	last  driver.Waited
+	names   []string           // sorted
+	wait    bool               // whether to wait
+	set     *LockSet           // the locks acquired so far
+	reports map[string]*report // the reports by name; nil if nobody traces
+	last    driver.Waited
 }
 
 // run acquires all names, and starts over if a lock of the set was lost or a grant could not be
@@ -160,11 +160,11 @@ func (a *acquisition) failure(ctx context.Context, err error) error {
 
 // report returns the report of a name, and starts one if there is none in progress.
 func (a *acquisition) report(ctx context.Context, name string) *report {
-	if r := a.told[name]; r != nil && !r.over {
+	if r := a.reports[name]; r != nil && !r.over {
 		return r
 	}
-	a.told[name] = a.newReport(ctx, a.request(ctx, name, a.wait), false)
-	return a.told[name]
+	a.reports[name] = a.newReport(ctx, a.request(ctx, name, a.wait), false)
+	return a.reports[name]
 }
 
 // checkAll returns an ErrInvalid that says what is wrong with a set of names, or nil.

@@ -118,7 +118,7 @@ func (b *batcher) launch(key queueKey) {
 // run sends batches until the queue is empty.
 func (b *batcher) run(key queueKey, q *renewQueue, f *flight) {
 	done := false
-	defer unless(&done, func() { go b.run(key, q, b.next(key, q, f)) }) // a hook called runtime.Goexit
+	defer undoUnless(&done, func() { go b.run(key, q, b.next(key, q, f)) }) // a hook called runtime.Goexit
 	for f != nil {
 		b.send(f)
 		f = b.next(key, q, f)

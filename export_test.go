@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/fencelock/fencelock/internal/clock"
+	"github.com/fencelock/fencelock/internal/hold"
 )
 
 // Attended reports whether a timer that has not fired yet is running for the locks
@@ -30,3 +31,20 @@ func Joined(l *Lock) int {
 
 // ReleaseWait is how long a caller whose time is over still waits for a release.
 const ReleaseWait = releaseWait
+
+// Phase is what has become of a Lock.
+type Phase = phase
+
+// Phases for TestPhases.
+const (
+	PhaseHeld     = phaseHeld
+	PhaseReleased = phaseReleased
+	PhaseDetached = phaseDetached
+)
+
+// Next is next.
+func (p phase) Next(h *hold.Hold, kind hold.Kind, ending phase) phase { return p.next(h, kind, ending) }
+
+func (p phase) String() string {
+	return [...]string{"requested", "held", "stopping", "released", "detached", "lost", "expired", "returned"}[p]
+}

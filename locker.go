@@ -6,9 +6,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"sync"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hostname"
 )
 
 // Locker acquires locks on one engine and renews them. Create one per engine and share it. It is
@@ -33,7 +33,7 @@ func New(engine Engine, cfg *Config) *Locker {
 		traits:  engine.Traits(),
 		cfg:     full,
 		opts:    Options{TTL: defaultTTL},
-		self:    driver.Identity{Host: hostname(), PID: os.Getpid()},
+		self:    driver.Identity{Host: hostname.Get(), PID: os.Getpid()},
 		renewer: newRenewer(engine, full),
 	}
 }
@@ -53,15 +53,6 @@ func (c *Config) withDefaults() Config {
 	}
 	return out
 }
-
-// hostname is read once: it costs system calls, and every request carries it.
-var hostname = sync.OnceValue(func() string {
-	host, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return host
-})
 
 // kind returns what the locks of l are used for.
 func (l *Locker) kind() string { return cmp.Or(l.opts.Kind, KindLock) }
@@ -177,7 +168,7 @@ func (l *Locker) obtain(ctx context.Context, req driver.Request, lease *Lease) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	a := &attempt{Locker: l, request: req, adopts: lease, report: l.newReport(ctx, req, lease != nil), most: l.opts.MaxHold}
+	a := &attempt{Locker: l, request: req, adopts: lease, report: l.newReport(ctx, req, lease != nil), maxHold: l.opts.MaxHold}
 	lock, err := a.run(ctx)
 	if err != nil {
 		a.report.end(nil, err)

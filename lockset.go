@@ -39,10 +39,10 @@ func (s *LockSet) Lock(name string) *Lock {
 }
 
 // limit begins the maximum hold of all locks.
-func (s *LockSet) limit(most time.Duration) {
+func (s *LockSet) limit(d time.Duration) {
 	now := clock.Now()
 	for _, l := range s.locks {
-		l.limit(most, now)
+		l.limit(d, now)
 	}
 }
 

@@ -17,10 +17,10 @@ const maxNotices = 1 << 17
 // Senders never block, so a logger that blocks cannot delay a holder. Notices beyond the capacity
 // are dropped and counted.
 type notifier struct {
-	logger *slog.Logger
-	logs   bool // whether there is a logger
-	tracer *Tracer
-	max    int
+	logger   *slog.Logger
+	logs     bool // whether there is a logger
+	tracer   *Tracer
+	capacity int
 
 	mu      sync.Mutex // guards queue, running, left
 	queue   []func()
@@ -28,9 +28,9 @@ type notifier struct {
 	left    int  // notices dropped since the last log entry about it
 }
 
-func newNotifier(cfg Config, most int) *notifier {
+func newNotifier(cfg Config, capacity int) *notifier {
 	logs := cfg.Logger.Handler() != slog.DiscardHandler // do not call Enabled here: it may block, and run calls it
-	return &notifier{logger: cfg.Logger, logs: logs, tracer: cfg.Tracer, max: most}
+	return &notifier{logger: cfg.Logger, logs: logs, tracer: cfg.Tracer, capacity: capacity}
 }
 
 // renewalFailed logs that a lease was not renewed. ctx has the lock's values.
@@ -64,7 +64,7 @@ func (n *notifier) lost(ctx context.Context, lock TraceLock, loss *LostError, he
 func (n *notifier) tell(notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.queue) >= n.max {
+	if len(n.queue) >= n.capacity {
 		n.left++
 		return
 	}
@@ -78,7 +78,7 @@ func (n *notifier) tell(notice func()) {
 // run handles notices until the queue is empty.
 func (n *notifier) run() {
 	done := false
-	defer unless(&done, func() { go n.run() }) // a hook ended this goroutine with runtime.Goexit: continue on another
+	defer undoUnless(&done, func() { go n.run() }) // a hook ended this goroutine with runtime.Goexit: continue on another
 	for notice := n.next(); notice != nil; notice = n.next() {
 		notice()
 	}

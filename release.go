@@ -24,32 +24,28 @@ const (
 // lock was lost before, or was released because of Options.MaxHold, Release returns ErrNotHeld, in
 // the second case when that release has ended. Further calls do nothing and return nil.
 func (l *Lock) Release() error {
-	l.mu.Lock()
-	again := l.released
-	l.released = true
-	l.mu.Unlock()
-	if again {
+	if l.close(phaseReleased) != nil {
 		return nil
 	}
-	_, stood := l.feed(hold.Event{Kind: hold.Released}, clock.Now())
-	failure := l.failure()
-	if !stood && errors.Is(failure, ErrMaxHold) {
-		<-l.givingUp // giveUp releases it; the process may end after this call
+	l.feed(hold.Event{Kind: hold.Released}, clock.Now())
+	phase, failure := l.state()
+	switch phase {
+	case phaseExpired, phaseReturned:
+		<-l.gaveUp // giveUp releases it; the process may end after this call
+		return fmt.Errorf("%w: %w", ErrNotHeld, failure)
+	case phaseLost:
+		_ = l.releaseEngine() // the engine may still hold it
 		return fmt.Errorf("%w: %w", ErrNotHeld, failure)
 	}
 	err := l.releaseEngine()
-	if errors.Is(failure, ErrLost) {
-		return fmt.Errorf("%w: %w", ErrNotHeld, failure)
-	}
-	l.holdEnd(false)
+	l.holdEnd()
 	return err
 }
 
-// holdEnd calls HoldEnd for a lock that was released or detached.
-func (l *Lock) holdEnd(detached bool) {
+// holdEnd calls HoldEnd for a lock that was not lost.
+func (l *Lock) holdEnd() {
 	l.mu.Lock()
-	most, _ := l.failed.(*MaxHoldError) //nolint:errorlint // failed is never wrapped
-	data := TraceHoldEnd{TraceLock: l.traced(), Held: l.held, Max: most, Detached: detached}
+	data := TraceHoldEnd{TraceLock: l.traced(), Held: l.held, Max: l.capped, Detached: l.phase == phaseDetached}
 	l.mu.Unlock()
 	end(l.values(), l.locker.renewer.cfg.Tracer.HoldEnd, data)
 }
@@ -57,7 +53,7 @@ func (l *Lock) holdEnd(detached bool) {
 // giveUp releases a lock that was held for its maximum and the grace.
 func (l *Lock) giveUp() {
 	err := func() error {
-		defer close(l.givingUp) // even if a hook ends the goroutine; before HoldEnd, which may call Release
+		defer close(l.gaveUp) // even if a hook ends the goroutine; before HoldEnd, which may call Release
 		return l.releaseEngine()
 	}()
 	logger := l.locker.renewer.cfg.Logger
@@ -65,13 +61,7 @@ func (l *Lock) giveUp() {
 	if err != nil && !errors.Is(err, ErrNotHeld) {
 		logger.WarnContext(l.values(), "release failed", "name", l.lease.Name, "token", l.lease.Token, "error", err) // the lock expires by itself
 	}
-	l.mu.Lock()
-	l.returned = true
-	told := l.told
-	l.mu.Unlock()
-	if told {
-		l.holdEnd(false)
-	}
+	l.returned()
 }
 
 // releaseWait is how long a caller whose wait has ended still waits for the release of what it
@@ -133,7 +123,7 @@ func (l *Lock) releaseEngine() error {
 	limit := deadline.New(l.values(), begun.Add(cfg.ReleaseTimeout))
 	defer limit.Stop()
 	done := false
-	defer unless(&done, func() { _ = release(limit, l.locker.renewer.engine, l.lease) })
+	defer undoUnless(&done, func() { _ = release(limit, l.locker.renewer.engine, l.lease) })
 	data := TraceReleaseEnd{TraceLock: l.traced()}
 	ctx := start(limit, cfg.Tracer.ReleaseStart, data.TraceLock)
 	done = true

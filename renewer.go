@@ -59,7 +59,7 @@ func (r *renewer) lookAgain(l *Lock, act hold.Action, now hold.Instant) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.setTimer(r.plan.Set(&l.wake, l.beforeMost(at), now.Mono))
+	r.setTimer(r.plan.Set(&l.wake, l.beforeMaximum(at), now.Mono))
 }
 
 // setTimer sets the timer as the schedule asks. The caller holds mu.
@@ -136,21 +136,21 @@ func (r *renewer) answered(ctx context.Context, f *flight, errs []error, begun t
 		if part, leased := l.margin(now); leased {
 			data.Margin = min(data.Margin, part)
 		}
-		act, stood := l.feed(ev, now)
+		act, wasHeld := l.feed(ev, now)
 		r.lookAgain(l, act, now)
 		if act.Renew {
 			again = append(again, dueRenewal{l, act})
 		}
-		if stood && ev.Kind != hold.Renewed { // a lock released in the meantime needs no renewal
+		if wasHeld && ev.Kind != hold.Renewed { // a lock released in the meantime needs no renewal
 			data.Failed++
 		}
-		if stood && ev.Kind == hold.Gone {
+		if wasHeld && ev.Kind == hold.Gone {
 			data.Gone++
 		}
 		if left, held := l.left(now); held && (data.Left == 0 || left < data.Left) {
 			data.Left = left
 		}
-		if stood && ev.Kind == hold.Failed && !act.Lost { // a loss is reported with its reason anyway
+		if wasHeld && ev.Kind == hold.Failed && !act.Lost { // a loss is reported with its reason anyway
 			r.notifier.renewalFailed(l.values(), l.lease, ev.Cause)
 		}
 	}

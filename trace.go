@@ -191,9 +191,9 @@ func end[T any](ctx context.Context, hook func(context.Context, T), data T) {
 	}
 }
 
-// unless is deferred: it calls undo if a callback panicked or ended its goroutine before done was
+// undoUnless is deferred: it calls undo if a callback panicked or ended its goroutine before done was
 // set.
-func unless(done *bool, undo func()) {
+func undoUnless(done *bool, undo func()) {
 	if !*done {
 		undo()
 	}

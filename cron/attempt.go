@@ -73,7 +73,7 @@ func (j *Job) attempt(ctx context.Context, scheduled time.Time, take Take) (*ong
 			c.until = c.rivals
 		}
 	}
-	if err := j.insist(ctx, c.until, func() error { return c.open(ctx) }); err != nil {
+	if err := j.retryUnavailable(ctx, c.until, func() error { return c.open(ctx) }); err != nil {
 		return nil, err
 	}
 	lock, err := c.take(ctx, take)

@@ -135,7 +135,7 @@ func (c *claim) failed(err error) error {
 func (c *claim) enter(ctx context.Context) (*fencelock.Lock, error) {
 	j := c.job
 	for pause := retry.NewBackoff(firstStart, lastPause); ; {
-		if err := j.insist(ctx, c.until, func() error { return c.open(ctx) }); err != nil {
+		if err := j.retryUnavailable(ctx, c.until, func() error { return c.open(ctx) }); err != nil {
 			return nil, err
 		}
 		lock, err := j.enter(ctx, c)

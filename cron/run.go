@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hostname"
 	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
@@ -84,7 +85,7 @@ func (r *ongoing) enroll(first State) error {
 		}
 		return r.claim.failed(b.change(r.ctx, func(rec *record, now time.Time) error { return r.note(r.ctx, rec, now, first, nil) }))
 	}
-	return r.claim.pastRival(r.ctx, func() error { return r.job.insist(r.ctx, r.claim.until, claim) })
+	return r.claim.pastRival(r.ctx, func() error { return r.job.retryUnavailable(r.ctx, r.claim.until, claim) })
 }
 
 // withdraw gives back the tick of a run whose work has not started. The record is written in any
@@ -170,7 +171,7 @@ func (r *ongoing) write(ctx context.Context, limit time.Duration, state State, f
 // has begun. An instance that was paused must not overwrite that. If the run must not begin, note
 // returns a *SkippedError.
 func (r *ongoing) note(ctx context.Context, rec *record, now time.Time, state State, failure error) error {
-	last := r.told(state, failure)
+	last := r.asReported(state, failure)
 	last.Tick, last.Started = r.scheduled, now.Add(-time.Since(r.began))
 	there := rec.Last != nil && rec.Last.Token == last.Token
 	if state == StateRunning && rec.Paused != nil && !there && !r.attempted {
@@ -235,9 +236,9 @@ func (r *ongoing) mark(ctx context.Context, rec *record, now time.Time, state St
 	return true, nil
 }
 
-// told returns the run as it is reported, with times by the clock of this host.
-func (r *ongoing) told(state State, failure error) Run {
-	run := Run{Tick: r.tick, State: state, Host: recordtext.Host(), PID: os.Getpid(), Token: r.lock.Token(), Started: r.began}
+// asReported returns the run as it is reported, with times by the clock of this host.
+func (r *ongoing) asReported(state State, failure error) Run {
+	run := Run{Tick: r.tick, State: state, Host: hostname.Get(), PID: os.Getpid(), Token: r.lock.Token(), Started: r.began}
 	if failure != nil {
 		run.Error = recordtext.Cut(fmt.Sprint(failure), maxError) // Sprint survives an Error method that panics
 	}
@@ -304,9 +305,9 @@ func (r *ongoing) finishOnce(err error) error {
 	if err != nil {
 		state = StateFailed
 	}
-	told := r.told(state, err)
-	told.Ended = r.began.Add(took)
-	r.job.report(r.ctx, told, err)
+	ended := r.asReported(state, err)
+	ended.Ended = r.began.Add(took)
+	r.job.report(r.ctx, ended, err)
 	return err
 }
 

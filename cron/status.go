@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/internal/recordtext"
+	"github.com/fencelock/fencelock/internal/hostname"
 )
 
 // Status is the content of a job's record. Times are by the engine's clock, except for those of
@@ -126,7 +126,7 @@ func holds(ctx context.Context, locks *fencelock.Locker, name string, token int6
 // replaces the reason. Pause returns fencelock.ErrUnsupported if the engine has no records.
 func (j *Job) Pause(ctx context.Context, reason string) error {
 	return j.edit(ctx, "pause", func(r *record, now time.Time) error {
-		r.Paused = &Pause{Reason: reason, Host: recordtext.Host(), Since: now}
+		r.Paused = &Pause{Reason: reason, Host: hostname.Get(), Since: now}
 		return nil
 	})
 }

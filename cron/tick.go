@@ -78,7 +78,7 @@ func (j *Job) start(ctx context.Context, scheduled time.Time) (*ongoing, error) 
 // startNow is start without a claim.
 func (j *Job) startNow(ctx context.Context, now time.Time) (*ongoing, error) {
 	until := now.Add(j.cfg.Late)
-	err := j.insist(ctx, until, func() error { return j.unpaused(ctx, now) })
+	err := j.retryUnavailable(ctx, until, func() error { return j.unpaused(ctx, now) })
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// insist calls ask and retries while the engine is unavailable, until the given time.
-func (j *Job) insist(ctx context.Context, until time.Time, ask func() error) error {
+// retryUnavailable calls ask and retries while the engine is unavailable, until the given time.
+func (j *Job) retryUnavailable(ctx context.Context, until time.Time, ask func() error) error {
 	for pause := retry.NewBackoff(firstPause, lastPause); ; {
 		err := ask()
 		wait := pause.Next()
@@ -127,7 +127,7 @@ func (j *Job) insist(ctx context.Context, until time.Time, ask func() error) err
 
 // enter acquires the lock that runs of the job hold.
 func (j *Job) enter(ctx context.Context, c *claim) (lock *fencelock.Lock, err error) {
-	err = j.insist(ctx, c.until, func() error {
+	err = j.retryUnavailable(ctx, c.until, func() error {
 		lock, err = j.tryEnter(ctx, c)
 		return err
 	})

@@ -85,7 +85,7 @@ type Traits struct {
 	Order  Order         // the order of waiters
 	Limits bool          // whether shared acquisitions may have a limit
 	Rates  bool          // whether the engine is a RateLimiter
-	MinTTL time.Duration // the shortest TTL; 0 means 100 ms
+	MinTTL time.Duration // the shortest TTL; 0 means the constant MinTTL, 100 ms
 	MaxTTL time.Duration // the longest TTL; 0 means no maximum
 
 	// MaxMinHold is the longest minimum hold that the engine can guarantee. 0 means no maximum. A

@@ -108,8 +108,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// minTTL is the minimum TTL of an engine whose Traits.MinTTL is zero.
-const minTTL = 100 * time.Millisecond
+// MinTTL is the minimum TTL of an engine whose Traits.MinTTL is zero.
+const MinTTL = 100 * time.Millisecond
 
 // MaxDuration is the maximum TTL and minimum hold of every engine: ten years. It ensures that a sum
 // of a few such durations and a date cannot overflow, here or in the arithmetic of an engine.
@@ -128,7 +128,7 @@ func (r Request) Check(t Traits) error {
 	}
 	shortest := t.MinTTL
 	if shortest == 0 {
-		shortest = minTTL
+		shortest = MinTTL
 	}
 	switch {
 	case r.TTL < shortest:

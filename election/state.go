@@ -59,16 +59,16 @@ func (c *Candidate) set(s State, term *Term) {
 
 // tell calls OnChange without holding the mutex: it may block, call the candidate or panic.
 func (c *Candidate) tell() {
-	told := false
+	ended := false
 	defer func() {
-		if !told {
+		if !ended {
 			go c.tell() // the hook ended this goroutine with runtime.Goexit: continue on another
 		}
 	}()
 	for {
 		c.mu.Lock()
 		if len(c.changes) == 0 {
-			c.telling, told = false, true
+			c.telling, ended = false, true
 			c.mu.Unlock()
 			return
 		}

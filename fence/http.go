@@ -52,16 +52,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := false
+	returned := false
 	defer func() {
-		if !told { // the tracer panicked
+		if !returned { // the tracer panicked
 			_ = response.Body.Close()
 		}
 	}()
 	if refused, ok := errors.AsType[*StaleError](Refused(response)); ok {
 		_ = f.Refuse(r.Context(), refused.Resource, refused.Floor) // for the tracer
 	}
-	told = true
+	returned = true
 	return response, nil
 }
 

@@ -21,11 +21,11 @@ type request struct {
 	file   *os.File      // the ticket's file; nil if there is none
 	fresh  []*os.File    // numbers that must be durable before a grant is returned
 	closed int64         // the end of the minimum hold among them; 0 if there is none
-	bell   chan struct{} // signals that the way may be clear
+	wake   chan struct{} // signals that the way may be clear
 	fifo   *os.File      // through which other processes signal; nil if they cannot
-	heard  driver.Waited
+	waited driver.Waited
 
-	told bool // OnWait was called
+	informed bool // OnWait was called
 }
 
 // Acquire makes one acquisition; see [driver.Engine]. If the file system refuses an operation, it
@@ -41,8 +41,8 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	r := e.newRequest(req)
 	defer r.quit()
 	o, grant, err := r.attempt(ctx)
-	for req.Wait && errors.Is(err, errGate) { // a waiter waits for a process that is stopped while it has the directory lock
-		r.heard.Unavailable(ctx, err)
+	for req.Wait && errors.Is(err, errStuck) { // a waiter waits for a process that is stopped while it has the directory lock
+		r.waited.Unavailable(ctx, err)
 		o, grant, err = r.attempt(ctx)
 	}
 	if o != nil && err == nil && !req.Wait {
@@ -50,7 +50,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 		return driver.Grant{}, o.held
 	}
 	if o != nil && err == nil {
-		r.heard.Held(o.held)
+		r.waited.Held(o.held)
 		grant, err = r.wait(ctx, o)
 	}
 	return r.answer(ctx, grant, err)
@@ -59,7 +59,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 // newRequest returns a request that has written nothing yet.
 func (e *Engine) newRequest(req driver.Request) *request {
 	owner := uuid.Must(uuid.NewV7()).String() // never fails
-	r := &request{Request: req, engine: e, bell: make(chan struct{}, 1)}
+	r := &request{Request: req, engine: e, wake: make(chan struct{}, 1)}
 	r.ticket = ticket{seq: noPlace, mode: req.Mode, limit: req.Limit, owner: owner}
 	if req.Limit > 0 {
 		r.ticket.weight = req.Units()
@@ -81,11 +81,11 @@ func (r *request) answer(ctx context.Context, grant driver.Grant, err error) (dr
 	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrHeld):
 		return driver.Grant{}, err
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && r.Wait:
-		return driver.Grant{}, r.heard.Ended(ctx, err)
+		return driver.Grant{}, r.waited.Ended(ctx, err)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return driver.Grant{}, fmt.Errorf("acquire %q: %w", r.Name, err)
 	}
-	return driver.Grant{}, r.heard.Ended(ctx, r.engine.dir.unavailable(err))
+	return driver.Grant{}, r.waited.Ended(ctx, r.engine.dir.unavailable(err))
 }
 
 // attempt makes one attempt under the directory lock. It returns a grant, a blocker or an error.
@@ -104,7 +104,7 @@ func (r *request) attempt(ctx context.Context) (*blocker, driver.Grant, error) {
 		return o, driver.Grant{}, err
 	}
 	if r.Mode == driver.Shared {
-		r.engine.bells.wake(r.Name, r.ticket.seq) // waiters may be able to share the lock
+		r.engine.waker.wake(r.Name, r.ticket.seq) // waiters may be able to share the lock
 	}
 	return nil, h.grant, r.confirm(ctx, h)
 }
@@ -180,11 +180,11 @@ func (r *request) decide(g *nameLock) (*blocker, *hold, error) {
 
 // find returns the blocker according to the tickets and the minimum hold.
 func (r *request) find(q *queue) (*blocker, error) {
-	until, err := q.gate.notBefore()
+	until, err := q.lock.notBefore()
 	if err != nil {
 		return nil, err
 	}
-	o, err := q.obstacle(&r.engine.bells)
+	o, err := q.obstacle(&r.engine.waker)
 	if err != nil || until.IsZero() {
 		return o, err
 	}
@@ -238,7 +238,7 @@ func (r *request) take(g *nameLock, q *queue) (_ *hold, err error) {
 		return nil, err
 	}
 	h := &hold{
-		holds: &r.engine.holds, name: r.Name, dir: g.place, base: r.ticket.fileName(), lock: lock, file: r.file, lost: r.OnLost,
+		holds: &r.engine.holds, name: r.Name, dir: g.path, base: r.ticket.fileName(), lock: lock, file: r.file, lost: r.OnLost,
 		grant: driver.Grant{Owner: r.ticket.owner, Token: done.Token, Floor: q.floor(done.Token), Sent: done.Since, TTL: r.TTL},
 	}
 	r.file = nil // the hold owns it now
@@ -273,7 +273,7 @@ func (r *request) settleIn(g *nameLock, q *queue, done *record) (err error) {
 			return err
 		}
 		r.ticket = t
-		r.engine.bells.add(t.owner, nil)
+		r.engine.waker.add(t.owner, nil)
 		return nil
 	}
 	if err := writeRecord(r.file, done); err != nil {
@@ -282,7 +282,7 @@ func (r *request) settleIn(g *nameLock, q *queue, done *record) (err error) {
 	if err := g.rename(r.ticket.fileName(), t.fileName()); err != nil {
 		return err
 	}
-	unhang(g.folder, t.owner, r.fifo)
+	removeFIFO(g.folder, t.owner, r.fifo)
 	r.ticket, r.fifo = t, nil
 	return nil
 }
@@ -295,16 +295,16 @@ func (r *request) join(g *nameLock, q *queue) error {
 	}
 	t := r.ticket
 	t.seq = q.last + 1
-	fifo := r.engine.bells.hang(g.folder, t.owner)
+	fifo := r.engine.waker.createFIFO(g.folder, t.owner)
 	f, err := g.createTicket(t, &r.record)
 	if err != nil {
-		unhang(g.folder, t.owner, fifo)
+		removeFIFO(g.folder, t.owner, fifo)
 		return err
 	}
 	r.ticket, r.file, r.fifo = t, f, fifo
-	r.engine.bells.add(t.owner, r.bell)
+	r.engine.waker.add(t.owner, r.wake)
 	if fifo != nil {
-		go listen(fifo, r.bell)
+		go forward(fifo, r.wake)
 	}
 	return nil
 }
@@ -330,13 +330,13 @@ func (r *request) quit() {
 	_ = flock(r.file, unlock)
 	r.file.Close()
 	if err == nil {
-		unhang(d, r.ticket.owner, r.fifo)
+		removeFIFO(d, r.ticket.owner, r.fifo)
 	} else {
 		r.fifo.Close()
 	}
-	r.engine.bells.drop(r.ticket.owner)
+	r.engine.waker.drop(r.ticket.owner)
 	if err == nil {
-		r.engine.bells.wakeIn(d, r.ticket.seq)
+		r.engine.waker.wakeIn(d, r.ticket.seq)
 	}
 	r.file, r.fifo, r.ticket.seq = nil, nil, noPlace
 }

@@ -17,18 +17,18 @@ const (
 
 // A blocker is why a request is not granted yet, and what to check until it may be.
 type blocker struct {
-	held     *driver.HeldError
-	position int
-	until    time.Time // end of the minimum hold that is in the way
-	busy     bool      // the lock file is locked by a process without a ticket
-	any      bool      // the removal of any ticket, or a new limit, may clear the way
-	override int       // with any: the limit set by Resize, 0 for none
-	owner    string    // of the one ticket in the way, unless any
-	waiting  string    // path of that ticket while it waits; empty if it holds
-	files    []*os.File
-	paused   func() bool // reports whether the waiter in the way is frozen; nil for a holder
-	told     bool        // the end of the holder's process will be notified
-	process  *os.File    // the pidfd for that; nil if the holder is in this process
+	held        *driver.HeldError
+	position    int
+	until       time.Time // end of the minimum hold that is in the way
+	busy        bool      // the lock file is locked by a process without a ticket
+	any         bool      // the removal of any ticket, or a new limit, may clear the way
+	override    int       // with any: the limit set by Resize, 0 for none
+	owner       string    // of the one ticket in the way, unless any
+	waiting     string    // path of that ticket while it waits; empty if it holds
+	files       []*os.File
+	paused      func() bool // reports whether the waiter in the way is frozen; nil for a holder
+	endNotified bool        // the end of the holder's process will be notified
+	process     *os.File    // the pidfd for that; nil if the holder is in this process
 }
 
 // close closes the blocker's tickets. o may be nil.
@@ -43,19 +43,19 @@ func (o *blocker) close() {
 	o.process.Close()
 }
 
-// attend makes bell signal when the process of the only holder in the way ends. A holder of this
+// attend signals wake when the process of the only holder in the way ends. A holder of this
 // process ends with a release, which signals by itself.
-func (o *blocker) attend(bells *bells, bell chan<- struct{}) {
+func (o *blocker) attend(k *waker, wake chan<- struct{}) {
 	if o.owner == "" || o.waiting != "" {
 		return
 	}
-	if _, own := bells.of(o.owner); own {
-		o.told = true
+	if _, own := k.of(o.owner); own {
+		o.endNotified = true
 		return
 	}
-	if r, _, err := readRecord(o.files[0]); err == nil && r.Machine == machine() && !bells.deaf {
-		o.process = watchProcess(r.Process, bell)
-		o.told = o.process != nil
+	if r, _, err := readRecord(o.files[0]); err == nil && r.Machine == machine() && !k.polls {
+		o.process = watchProcess(r.Process, wake)
+		o.endNotified = o.process != nil
 	}
 }
 

@@ -49,7 +49,7 @@ func (e *Engine) breaks(ctx context.Context, b *breakOp) (int64, error) {
 	case err != nil:
 		return 0, e.dir.unavailable(err)
 	}
-	defer e.bells.wake(name, 0)
+	defer e.waker.wake(name, 0)
 	return b.token, b.finish(ctx)
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // A directory contains the folders of all names. It represents what is on disk; the waiters and
-// holds of this process are in bells and holds.
+// waiters and holds of this process are in waker and holds.
 type directory struct {
 	path    string
 	perm    perm

@@ -54,7 +54,7 @@
 //
 // A directory contains a folder for each name. A nameLock is a folder with its directory lock, and
 // a queue is the list of tickets found in it. The holds of this process, with a watcher that
-// reports changes of their files, and the notifications of its waiters (bells) exist in memory
+// reports changes of their files, and the notifications of its waiters (waker) exist in memory
 // only. A request is one call of Acquire, and a blocker is what it waits for. Engine delegates to
 // these. Types that need a mutex have their own; no two are held at the same time, and none during
 // a callback.

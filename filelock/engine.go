@@ -43,7 +43,7 @@ type Config struct {
 // it to fencelock.New instead of calling Acquire directly.
 type Engine struct {
 	dir       directory
-	bells     bells
+	waker     waker
 	holds     holds
 	sweeper   sweeper
 	records   records
@@ -78,8 +78,8 @@ func New(dir string, cfg *Config) *Engine {
 		dir:       directory{path: dir, perm: newPerm(dir, cfg.Group), network: cfg.AllowNetwork, listing: listPatience},
 		breakWait: cmp.Or(cfg.BreakWait, 2*time.Second),
 	}
-	e.bells = bells{dir: &e.dir, own: map[string]chan struct{}{}}
-	e.holds = holds{dir: &e.dir, bells: &e.bells, watcher: watcher{poll: cfg.Poll, top: dir}, byOwner: map[string]*hold{}}
+	e.waker = waker{dir: &e.dir, own: map[string]chan struct{}{}}
+	e.holds = holds{dir: &e.dir, waker: &e.waker, watcher: watcher{poll: cfg.Poll, top: dir}, byOwner: map[string]*hold{}}
 	e.sweeper.dir, e.records.dir = &e.dir, &e.dir
 	return e
 }
@@ -148,7 +148,7 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	err := e.resize(ctx, name, limit)
 	switch {
 	case err == nil:
-		e.bells.wake(name, 0)
+		e.waker.wake(name, 0)
 		return nil
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return fmt.Errorf("resize %q: %w", name, err)

@@ -21,7 +21,7 @@ const watchEvery = 200 * time.Millisecond
 // has seen, and 200 ms otherwise.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
 	w := &watch{
-		dir: &e.dir, query: q, fn: fn, watcher: watcher{poll: e.bells.deaf, top: e.dir.path},
+		dir: &e.dir, query: q, fn: fn, watcher: watcher{poll: e.waker.polls, top: e.dir.path},
 		seen: map[string]*seenTicket{}, subs: map[string]*subscription{}, woken: make(chan struct{}, 1),
 	}
 	defer w.close()
@@ -75,7 +75,7 @@ func (w *watch) close() {
 func (w *watch) followOnly(names []string) {
 	dirs := map[string]bool{w.dir.path: true, filepath.Join(w.dir.path, usedDir): true}
 	for _, name := range names {
-		dirs[w.dir.gate(name).place] = true
+		dirs[w.dir.nameLock(name).path] = true
 	}
 	for dir, s := range w.subs {
 		if !dirs[dir] {
@@ -85,7 +85,7 @@ func (w *watch) followOnly(names []string) {
 	}
 	for dir := range dirs {
 		if w.subs[dir] == nil {
-			w.subs[dir] = w.watcher.subscribe(dir, func(string) { ringOwn(w.woken) })
+			w.subs[dir] = w.watcher.subscribe(dir, func(string) { signal(w.woken) })
 		}
 	}
 }

@@ -16,13 +16,13 @@ func (*notifier) remove(int)              {}
 func (*notifier) close()                  {}
 func (*notifier) read() ([]event, error)  { return nil, errors.ErrUnsupported }
 
-// hang creates no FIFO on this system, because readers of a FIFO are not notified in time. Waiters
+// createFIFO creates no FIFO on this system, because readers of a FIFO are not notified in time. Waiters
 // poll.
-func (*bells) hang(*folder, string) *os.File { return nil }
+func (*waker) createFIFO(*folder, string) *os.File { return nil }
 
-func unhang(*folder, string, *os.File) {}
-func listen(*os.File, chan<- struct{}) {}
-func (*folder) ring(string)            {}
+func removeFIFO(*folder, string, *os.File) {}
+func forward(*os.File, chan<- struct{})    {}
+func (*folder) notify(string)              {}
 
 // watchProcess is not available on this system.
 func watchProcess(int, chan<- struct{}) *os.File { return nil }

@@ -15,8 +15,8 @@ var (
 // SetHook calls fn once a token is durable, before it is returned.
 func (e *Engine) SetHook(fn func(token int64)) { e.hook = fn }
 
-// Deafen keeps the engine from hearing what other engines do; it must come first.
-func (e *Engine) Deafen() { e.bells.deaf, e.holds.watcher.poll = true, true }
+// Poll keeps the engine from hearing what other engines do; it must come first.
+func (e *Engine) Poll() { e.waker.polls, e.holds.watcher.poll = true, true }
 
 // ParseTicket returns what the file name of a ticket says about its limit.
 func ParseTicket(base string) (limit, weight int, ok bool) {

@@ -61,8 +61,8 @@ func (d *folder) fifo(base string) (*os.File, error) {
 	return nil, err
 }
 
-// ring writes a byte into a FIFO. It does not block.
-func (d *folder) ring(base string) {
+// notify writes a byte into a FIFO. It does not block.
+func (d *folder) notify(base string) {
 	fd, _, err := d.openKind(base, unix.O_WRONLY, unix.S_IFIFO)
 	if err != nil {
 		return // the FIFO or its process is gone

@@ -61,7 +61,7 @@ func queueUpFor(t testing.TB, ctx context.Context, e driver.Engine, req driver.R
 	t.Helper()
 	joined, granted := make(chan struct{}, 1), make(chan driver.Grant, 1)
 	req.Wait = true
-	req.OnWait = func(driver.WaitInfo) { ring(joined) }
+	req.OnWait = func(driver.WaitInfo) { notify(joined) }
 	go func() { // ends with ctx or the engine's process
 		if g, err := e.Acquire(ctx, req); err == nil {
 			granted <- g
@@ -71,8 +71,8 @@ func queueUpFor(t testing.TB, ctx context.Context, e driver.Engine, req driver.R
 	return granted
 }
 
-// ring makes c ready to be received from, if it is not already.
-func ring(c chan struct{}) {
+// notify makes c ready to be received from, if it is not already.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

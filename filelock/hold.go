@@ -20,7 +20,7 @@ const letGoAfter = time.Second
 // its Release, which then returns ErrNotHeld.
 type holds struct {
 	dir     *directory
-	bells   *bells
+	waker   *waker
 	watcher watcher // reports changes of the holds' files
 
 	mu      sync.Mutex // guards byOwner
@@ -72,10 +72,10 @@ type hold struct {
 	lost  func(cause error)
 	sub   *subscription
 
-	mu        sync.Mutex // guards told, inherited, closed
-	told      bool       // the holder was notified that it has lost the lock
-	inherited bool       // a child may have the descriptors too
-	closed    bool       // lock and ticket are released
+	mu           sync.Mutex // guards lossReported, inherited, closed
+	lossReported bool       // the holder was notified that it has lost the lock
+	inherited    bool       // a child may have the descriptors too
+	closed       bool       // lock and ticket are released
 }
 
 // pathOf returns the path of a file in the name's folder.
@@ -119,7 +119,7 @@ func (h *hold) check() {
 	if _, broken := errors.AsType[*brokenError](cause); broken {
 		time.AfterFunc(letGoAfter, func() {
 			h.letGo()
-			h.holds.bells.wake(h.name, 0)
+			h.holds.waker.wake(h.name, 0)
 		})
 	}
 }
@@ -129,11 +129,11 @@ func (h *hold) check() {
 func (h *hold) notice() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.told || h.closed {
+	if h.lossReported || h.closed {
 		return nil
 	}
 	cause := h.standing()
-	h.told = cause != nil
+	h.lossReported = cause != nil
 	return cause
 }
 
@@ -141,7 +141,7 @@ func (h *hold) notice() error {
 func (h *hold) stands() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.closed && !h.told && h.standing() == nil
+	return !h.closed && !h.lossReported && h.standing() == nil
 }
 
 // inherit returns duplicates of the descriptors that keep the lock. It is atomic: after a release
@@ -149,7 +149,7 @@ func (h *hold) stands() bool {
 func (h *hold) inherit() ([]*os.File, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || h.told || h.standing() != nil {
+	if h.closed || h.lossReported || h.standing() != nil {
 		return nil, driver.ErrNotHeld
 	}
 	lock, err := duplicate(h.lock)
@@ -189,7 +189,7 @@ func (h *hold) release() error {
 	h.holds.watcher.unsubscribe(h.sub)
 	h.mu.Lock()
 	gone := h.closed || h.standing() != nil
-	h.told = true // a pending event must not report a loss
+	h.lossReported = true // a pending event must not report a loss
 	inherited := h.inherited
 	d, err := h.holds.dir.open(encode(h.name))
 	defer d.close()
@@ -208,9 +208,9 @@ func (h *hold) release() error {
 	if !gone && inherited && d != nil {
 		h.leave(d)
 	}
-	h.holds.bells.drop(h.grant.Owner)
+	h.holds.waker.drop(h.grant.Owner)
 	if d != nil {
-		h.holds.bells.wakeIn(d, 0)
+		h.holds.waker.wakeIn(d, 0)
 	}
 	if gone {
 		return fmt.Errorf("release %q: %w", h.name, driver.ErrNotHeld)

@@ -41,7 +41,7 @@ func (e *Engine) forget(name string) {
 		_ = g.remove(recordFile(name))
 		g.close()
 	}
-	if g := e.dir.gate(name); g.open() == nil {
+	if g := e.dir.nameLock(name); g.open() == nil {
 		g.unmark()
 		_ = g.up.removeDir(g.base)
 		g.close()

@@ -17,12 +17,12 @@ const listPatience = 5 * time.Second
 // milliseconds, and any user who owns a file may keep one.
 const leaseLimit = time.Second
 
-// limit returns how long the call may wait for the next one, and at most most.
-func (p *patience) limit(most time.Duration) time.Duration {
+// limit returns how long the call may wait for the next one, and at most longest.
+func (p *patience) limit(longest time.Duration) time.Duration {
 	if p == nil {
-		return most
+		return longest
 	}
-	return max(0, min(most, p.left))
+	return max(0, min(longest, p.left))
 }
 
 // spent subtracts the time since start.

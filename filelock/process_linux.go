@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchProcess signals bell when a process of this host ends, until the returned file is closed. It
+// watchProcess signals wake when a process of this host ends, until the returned file is closed. It
 // uses a pidfd, which always refers to the same process, while a pid may be reused. It returns nil
 // if pidfds are not available or the process has ended already: a child may still keep its lock,
 // and the end of that is not signalled.
-func watchProcess(pid int, bell chan<- struct{}) *os.File {
+func watchProcess(pid int, wake chan<- struct{}) *os.File {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil
@@ -33,7 +33,7 @@ func watchProcess(pid int, bell chan<- struct{}) *os.File {
 	}
 	go func() { // ends with the process, or when the file is closed
 		if conn.Read(ended) == nil {
-			ringOwn(bell)
+			signal(wake)
 		}
 	}()
 	return f

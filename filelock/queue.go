@@ -11,7 +11,7 @@ import (
 // A queue is the state of a name's tickets as a request sees it. It is valid only under the
 // directory lock. files are the open tickets of the holders, in the same order.
 type queue struct {
-	gate     *nameLock
+	lock     *nameLock
 	me       ticket
 	override int      // the limit set by Resize, if me has a limit; 0 for none
 	before   []ticket // waiting ahead of me, the nearest last
@@ -27,7 +27,7 @@ func (g *nameLock) queueOf(me ticket) (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &queue{gate: g, me: me}
+	q := &queue{lock: g, me: me}
 	if me.limit > 0 {
 		if q.override, err = g.override(); err != nil {
 			return nil, err
@@ -73,13 +73,13 @@ func (q *queue) check() error {
 			continue
 		}
 		if !t.held {
-			f, err := q.gate.openTicket(t)
+			f, err := q.lock.openTicket(t)
 			if err != nil || f == nil {
 				continue
 			}
 			f.Close()
 		}
-		return driver.LimitError(q.gate.name, t.limit, q.me.limit)
+		return driver.LimitError(q.lock.name, t.limit, q.me.limit)
 	}
 	return nil
 }
@@ -87,8 +87,8 @@ func (q *queue) check() error {
 // obstacle returns what keeps me from holding, nil if nothing does. A waiter ahead of me counts
 // only if it is alive and not frozen; a frozen one keeps its place. If there are several, the
 // nearest is the blocker: it is woken in time by its own predecessor, so a release need not wake
-// the whole queue. bells knows the waiters of this process.
-func (q *queue) obstacle(bells *bells) (*blocker, error) {
+// the whole queue. k knows the waiters of this process.
+func (q *queue) obstacle(k *waker) (*blocker, error) {
 	shared := q.me.mode == driver.Shared
 	beside := slices.Clone(q.holders) // me, and the waiters ahead of me that could share the lock with me
 	var nearest *blocker
@@ -98,7 +98,7 @@ func (q *queue) obstacle(bells *bells) (*blocker, error) {
 		if together && q.me.limit == 0 { // it can hold as soon as I can
 			continue // goes when I can go
 		}
-		o, err := q.waiter(t, bells)
+		o, err := q.waiter(t, k)
 		if err != nil {
 			nearest.close()
 			return nil, err
@@ -138,11 +138,11 @@ func (q *queue) among(nearest *blocker, beside []ticket) *blocker {
 // fits reports whether the limit leaves capacity for me beside others. Alone I always fit: the
 // limit may have been reduced below my weight.
 func (q *queue) fits(beside []ticket) bool {
-	room := cmp.Or(q.override, q.me.limit)
+	limit := cmp.Or(q.override, q.me.limit)
 	for _, t := range beside { // avoid overflow with large weights
-		room = max(0, room) - t.units() // huge weights must not wrap around
+		limit = max(0, limit) - t.units() // huge weights must not wrap around
 	}
-	return len(beside) == 0 || q.me.units() <= room
+	return len(beside) == 0 || q.me.units() <= limit
 }
 
 // take moves the first n open tickets to a blocker.
@@ -153,13 +153,13 @@ func (q *queue) take(n int) []*os.File {
 }
 
 // waiter returns the blocker for a waiter ahead of me, nil if it is dead or frozen.
-func (q *queue) waiter(t ticket, bells *bells) (*blocker, error) {
-	f, err := q.gate.openTicket(t)
+func (q *queue) waiter(t ticket, k *waker) (*blocker, error) {
+	f, err := q.lock.openTicket(t)
 	if f == nil || err != nil {
 		return nil, err
 	}
-	o := &blocker{owner: t.owner, waiting: q.gate.pathOf(t.fileName()), files: []*os.File{f}}
-	if _, own := bells.of(t.owner); own {
+	o := &blocker{owner: t.owner, waiting: q.lock.pathOf(t.fileName()), files: []*os.File{f}}
+	if _, own := k.of(t.owner); own {
 		return o, nil // in this process, so it is not frozen while we run
 	}
 	r, _, _ := readRecord(f) // without a readable record it counts as long as it is stamped
@@ -175,7 +175,7 @@ func (q *queue) waiter(t ticket, bells *bells) (*blocker, error) {
 // whose ticket is f, which may be nil.
 func (q *queue) behind(o *blocker, f *os.File) *blocker {
 	o.position = len(q.before) + 1
-	o.held = &driver.HeldError{Name: q.gate.name}
+	o.held = &driver.HeldError{Name: q.lock.name}
 	switch {
 	case len(o.files) > 0 && f == nil:
 		f = o.files[0]

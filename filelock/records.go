@@ -67,12 +67,12 @@ func (r *records) shard(key string) (g *nameLock, i int) {
 	h := fnv.New32a()
 	h.Write([]byte(key))
 	i = int(h.Sum32() % recordDirs)
-	return r.gate(i), i
+	return r.nameLock(i), i
 }
 
-// gate returns the nameLock of a directory of records, which has no lock name.
-func (r *records) gate(i int) *nameLock {
-	return r.dir.gateOf("", strconv.FormatInt(int64(i), 16), recordsDir)
+// nameLock returns the nameLock of a directory of records, which has no lock name.
+func (r *records) nameLock(i int) *nameLock {
+	return r.dir.nameLockAt("", strconv.FormatInt(int64(i), 16), recordsDir)
 }
 
 // recordFile returns the name of a record's file. Temporary files have other names.
@@ -163,10 +163,10 @@ func (r *records) Swap(ctx context.Context, key string, value []byte, version st
 // enter takes the directory lock of a directory of records, and creates the directory if there is
 // none.
 func (r *records) enter(ctx context.Context, g *nameLock) error {
-	err := g.enter(ctx, false, gatePatience)
+	err := g.enter(ctx, false, lockPatience)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = r.makeDir(g); err == nil {
-			err = g.enter(ctx, false, gatePatience)
+			err = g.enter(ctx, false, lockPatience)
 		}
 	}
 	switch {
@@ -180,7 +180,7 @@ func (r *records) enter(ctx context.Context, g *nameLock) error {
 
 // makeDir creates a directory of records, durably, with all parents up to the engine's directory.
 func (r *records) makeDir(g *nameLock) error {
-	all := r.dir.gateOf("", recordsDir)
+	all := r.dir.nameLockAt("", recordsDir)
 	for _, dir := range []*nameLock{all, g} {
 		if err := dir.make(); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (r *records) List(ctx context.Context, prefix string) ([]driver.Record, err
 	}
 	var list []driver.Record
 	for i := range recordDirs {
-		some, err := r.listShard(ctx, r.gate(i), prefix)
+		some, err := r.listShard(ctx, r.nameLock(i), prefix)
 		if err != nil {
 			return nil, r.dir.unavailable(err)
 		}
@@ -271,7 +271,7 @@ func (r *records) listShard(ctx context.Context, g *nameLock, prefix string) (li
 // on some file systems, such as tmpfs, a file that is replaced meanwhile changes its place, and
 // could be missed.
 func readNames(ctx context.Context, g *nameLock) (names []string, err error) {
-	if err := g.enter(ctx, false, gatePatience); err != nil {
+	if err := g.enter(ctx, false, lockPatience); err != nil {
 		return nil, err
 	}
 	defer g.leave()

@@ -38,7 +38,7 @@ func TestResizeIsSeenWithoutEvents(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	deaf, other := filelock.New(dir, nil), filelock.New(dir, nil)
-	deaf.Deafen()
+	deaf.Poll()
 	acquire(t, other, seats("a", 1, 1))
 	first := queueUpFor(t, t.Context(), deaf, seats("a", 1, 1))
 	second := queueUpFor(t, t.Context(), deaf, seats("a", 1, 1))
@@ -156,7 +156,7 @@ func TestDamageWakesWaiters(t *testing.T) {
 	req := seats("a", 1, 1)
 	req.Wait = true
 	joined := make(chan struct{}, 1)
-	req.OnWait = func(driver.WaitInfo) { ring(joined) }
+	req.OnWait = func(driver.WaitInfo) { notify(joined) }
 	go func() { // ends with the error
 		_, err := e.Acquire(context.Background(), req)
 		failed <- err

@@ -134,7 +134,7 @@ func (w *sweep) raiseFloor(n int64) (err error) {
 
 // remove removes one name if it is idle.
 func (w *sweep) remove(base string) {
-	g := w.dir.gateOf(base, base)
+	g := w.dir.nameLockAt(base, base)
 	if !w.unusedLong(base) || g.try(false) != nil {
 		g.close()
 		return

@@ -165,17 +165,17 @@ func (g *nameLock) tickets() ([]ticket, error) {
 		return all, err
 	}
 	for _, base := range others {
-		if owner, ok := strings.CutPrefix(base, bellPrefix); strings.HasPrefix(base, "new.") || strings.HasPrefix(base, halfMade) || ok && !waits(all, owner) {
+		if owner, ok := strings.CutPrefix(base, fifoPrefix); strings.HasPrefix(base, "new.") || strings.HasPrefix(base, halfMade) || ok && !waits(all, owner) {
 			_ = g.remove(base)
 		}
 	}
 	return all, err
 }
 
-// bellPrefix begins the file name of a waiter's FIFO; see hang.
-const bellPrefix = "bell."
+// fifoPrefix begins the file name of a waiter's FIFO; see createFIFO.
+const fifoPrefix = "bell."
 
-func bellOf(owner string) string { return bellPrefix + owner }
+func fifoOf(owner string) string { return fifoPrefix + owner }
 
 // waits reports whether owner has a waiting ticket.
 func waits(all []ticket, owner string) bool {

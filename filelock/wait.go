@@ -22,7 +22,7 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 	defer func() { o.close() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	o.attend(&r.engine.bells, r.bell)
+	o.attend(&r.engine.waker, r.wake)
 	stamped := time.Now() // creating the ticket stamped it
 	entered, pause, due := time.Now(), lookFirst, r.mayGo(o)
 	for {
@@ -32,7 +32,7 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 			select {
 			case <-ctx.Done():
 				return driver.Grant{}, ctx.Err()
-			case <-r.bell:
+			case <-r.wake:
 				due = true
 			case <-timer.C:
 				pause = min(pause*3/2, o.every(r.fifo != nil))
@@ -47,8 +47,8 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 			continue
 		}
 		next, grant, err := r.attempt(ctx)
-		if errors.Is(err, errGate) {
-			r.heard.Unavailable(ctx, err)
+		if errors.Is(err, errStuck) {
+			r.waited.Unavailable(ctx, err)
 			continue // wait for it, as long as ctx allows
 		}
 		if next == nil || err != nil {
@@ -56,7 +56,7 @@ func (r *request) wait(ctx context.Context, o *blocker) (driver.Grant, error) {
 		}
 		o.close()
 		o, entered, due = next, time.Now(), false
-		o.attend(&r.engine.bells, r.bell)
+		o.attend(&r.engine.waker, r.wake)
 		if !o.busy { // if it is busy, every poll is an attempt
 			pause = lookFirst
 		}
@@ -73,8 +73,8 @@ func (r *request) within(pause time.Duration, o *blocker) time.Duration {
 }
 
 // every returns the longest pause between two polls.
-func (o *blocker) every(bell bool) time.Duration {
-	if bell && (o.waiting != "" || o.told) {
+func (o *blocker) every(notified bool) time.Duration {
+	if notified && (o.waiting != "" || o.endNotified) {
 		return lookSeldom
 	}
 	return lookOften
@@ -102,11 +102,11 @@ func (r *request) resized(o *blocker) bool {
 
 // tell records what is in the way, and calls OnWait once.
 func (r *request) tell(o *blocker) {
-	if held, _ := r.heard.Last(); held != o.held {
-		r.heard.Held(o.held)
+	if held, _ := r.waited.Last(); held != o.held {
+		r.waited.Held(o.held)
 	}
-	if r.OnWait != nil && !r.told {
-		r.told = true
+	if r.OnWait != nil && !r.informed {
+		r.informed = true
 		r.OnWait(driver.WaitInfo{Position: o.position, Held: o.held})
 	}
 }

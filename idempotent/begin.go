@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/recordtext"
+	"github.com/fencelock/fencelock/internal/hostname"
 )
 
 // Begin starts a run of the job of a key, for code that does not fit into a function; otherwise use
@@ -170,7 +170,7 @@ func (a *attempt) gaveUp(ctx context.Context) error {
 func (a *attempt) inProgress() error {
 	held := a.flight.held.Load()
 	if held == nil { // this process runs the job, or is about to
-		held = &fencelock.HeldError{Name: keyPrefix + a.key, Identity: driver.Identity{Host: recordtext.Host(), PID: os.Getpid()}}
+		held = &fencelock.HeldError{Name: keyPrefix + a.key, Identity: driver.Identity{Host: hostname.Get(), PID: os.Getpid()}}
 	}
 	return &InProgressError{Key: a.key, Held: held}
 }

@@ -18,13 +18,13 @@ import (
 
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/idempotent/idempotentpgx"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 	"github.com/fencelock/fencelock/internal/testkit/engines"
 	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) {
-	crew.Main(map[string]crew.Job{"worker": crew.Of(work)})
+	reexec.Main(map[string]reexec.Job{"worker": reexec.Of(work)})
 	os.Exit(m.Run())
 }
 
@@ -144,7 +144,7 @@ func newOffice(t *testing.T, with orders) *office {
 
 // A clerk is a worker that is now and then frozen.
 type clerk struct {
-	*crew.Worker
+	*reexec.Worker
 	still bool // frozen; the office's mutex guards it
 }
 
@@ -158,7 +158,7 @@ func (c *clerk) want(t *testing.T, line string) {
 
 // hire starts a worker, or fails the test and returns nil. It ends with the test.
 func (o *office) hire() *clerk {
-	w, err := crew.Start("worker", o.orders)
+	w, err := reexec.Start("worker", o.orders)
 	if err != nil {
 		o.t.Error(err)
 		return nil

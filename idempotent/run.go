@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hostname"
 	"github.com/fencelock/fencelock/internal/recordtext"
 	"github.com/fencelock/fencelock/internal/retry"
 )
@@ -60,7 +61,7 @@ func (r *Run) begin(version string) error {
 // swap stores a state of this run. rec.version is the version to replace.
 func (r *Run) swap(ctx context.Context, rec record) error {
 	rec.Owner, rec.Token, rec.Payload = r.lock.Owner(), r.lock.Token(), r.store.fingerprint
-	rec.Host, rec.PID = recordtext.Host(), os.Getpid()
+	rec.Host, rec.PID = hostname.Get(), os.Getpid()
 	keep := r.store.cfg.Retention
 	if rec.State == running {
 		keep = max(keep, leastRunning)

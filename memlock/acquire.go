@@ -23,7 +23,7 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	case err == nil && !c.granted():
 		return e.wait(ctx, c)
 	case err != nil && req.Wait:
-		err = c.heard.Ended(ctx, err)
+		err = c.waited.Ended(ctx, err)
 	}
 	return c.grant, err
 }
@@ -87,13 +87,13 @@ func (e *Engine) wait(ctx context.Context, c *claim) (driver.Grant, error) {
 func (l *lock) proceed(ctx context.Context, c *claim, now time.Time) error {
 	hung := l.store.hung != nil
 	if hung {
-		c.heard.Unavailable(context.Background(), errHung)
+		c.waited.Unavailable(context.Background(), errHung)
 	} else {
-		c.heard.Held(l.inWay(c, now))
+		c.waited.Held(l.inWay(c, now))
 	}
 	if err := c.client.refusal; err != nil || ctx.Err() != nil {
 		l.withdraw(c, now)
-		return c.heard.Ended(ctx, err)
+		return c.waited.Ended(ctx, err)
 	}
 	switch {
 	case hung: // an unresponsive store confirms nothing

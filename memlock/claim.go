@@ -24,8 +24,8 @@ type claim struct {
 	client *client
 	req    driver.Request
 	owner  string
-	heard  driver.Waited // what its client knows of its wait; used by its goroutine only
-	wake   bell          // wakes its goroutine
+	waited driver.Waited // what its client knows of its wait; used by its goroutine only
+	wake   signal        // wakes its goroutine
 
 	// The store's mutex guards the rest.
 	ticket  int64     // its place among waiters; 0 if it never waited
@@ -43,7 +43,7 @@ func newClaim(client *client, req driver.Request, promises driver.Traits) (*clai
 		return nil, err
 	}
 	owner := uuid.Must(uuid.NewV7()).String() // never fails
-	return &claim{client: client, req: req, owner: owner, wake: newBell()}, nil
+	return &claim{client: client, req: req, owner: owner, wake: newSignal()}, nil
 }
 
 // granted reports whether the client has its grant.
@@ -62,13 +62,13 @@ func (c *claim) weight() int {
 	return c.req.Units()
 }
 
-// bell wakes one goroutine. Several rings before it wakes count as one.
-type bell chan struct{}
+// signal wakes one goroutine. Several rings before it wakes count as one.
+type signal chan struct{}
 
-func newBell() bell { return make(bell, 1) }
+func newSignal() signal { return make(signal, 1) }
 
-// ring does not block, so it may be called under the mutex.
-func (b bell) ring() {
+// send does not block, so it may be called under the mutex.
+func (b signal) send() {
 	select {
 	case b <- struct{}{}:
 	default:

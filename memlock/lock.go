@@ -31,7 +31,7 @@ func (l *lock) admit(c *claim, now time.Time) error {
 	err := l.refuse(c, now)
 	switch {
 	case err == nil:
-		l.seat(c, now, c.req.TTL)
+		l.addHolder(c, now, c.req.TTL)
 		l.confirm(c, now)
 	case c.req.Wait && errors.Is(err, driver.ErrHeld):
 		if c.ticket == 0 {
@@ -94,7 +94,7 @@ func (l *lock) pass(lease driver.Lease, c *claim, now time.Time) error {
 		return driver.UnlikeError(l.name, old.req.Limit, old.req.Units())
 	}
 	l.end(old, driver.EventReleased, now)
-	l.seat(c, now, c.req.TTL)
+	l.addHolder(c, now, c.req.TTL)
 	l.confirm(c, now)
 	return nil
 }
@@ -128,15 +128,15 @@ func (l *lock) handOver(now time.Time) {
 			return
 		}
 		l.queue.leave(c)
-		l.seat(c, now, min(c.req.TTL, grantTTL))
+		l.addHolder(c, now, min(c.req.TTL, grantTTL))
 		c.pending = true
-		c.wake.ring()
+		c.wake.send()
 	}
 }
 
-// seat makes the claim a holder for ttl. It issues the token now, so that tokens have the order in
+// addHolder makes the claim a holder for ttl. It issues the token now, so that tokens have the order in
 // which the name was held.
-func (l *lock) seat(c *claim, now time.Time, ttl time.Duration) {
+func (l *lock) addHolder(c *claim, now time.Time, ttl time.Duration) {
 	c.token, c.since, c.until = l.store.issue(now), now, now.Add(ttl)
 	l.holders = append(l.holders, c)
 	l.store.emit(driver.EventAcquired, c, now)

@@ -50,7 +50,7 @@ func (l *lock) status(now time.Time) driver.Status {
 // starts with events for the current holders and waiters. It returns ctx.Err() when ctx ends, or
 // the error of fn.
 func (e *Engine) Watch(ctx context.Context, q driver.Query, fn func(driver.Event) error) error {
-	w := &watcher{query: q, wake: newBell()}
+	w := &watcher{query: q, wake: newSignal()}
 	if err := e.call(ctx, func(now time.Time) error { e.store.follow(w, now); return nil }); err != nil {
 		return err
 	}

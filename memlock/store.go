@@ -92,7 +92,7 @@ func (s *store) issue(now time.Time) int64 {
 // block the store.
 type watcher struct {
 	query  driver.Query
-	wake   bell           // rings when there are new events
+	wake   signal         // rings when there are new events
 	events []driver.Event // not yet reported; guarded by the store's mutex
 }
 
@@ -101,7 +101,7 @@ func (s *store) emit(kind driver.EventKind, c *claim, now time.Time) {
 	for _, w := range s.watchers {
 		if w.query.Matches(c.req.Name) {
 			w.events = append(w.events, c.event(kind, now))
-			w.wake.ring()
+			w.wake.send()
 		}
 	}
 }

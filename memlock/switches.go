@@ -61,12 +61,12 @@ func (s *store) cut(client *client, cause error, now time.Time) {
 		for _, c := range slices.Concat(l.queue, l.holders) {
 			if c.client == client && !c.granted() {
 				l.withdraw(c, now)
-				c.wake.ring()
+				c.wake.send()
 			}
 		}
 	})
 	for _, w := range s.watchers {
-		w.wake.ring() // waiters of the client return, others find nothing new
+		w.wake.send() // waiters of the client return, others find nothing new
 	}
 }
 
@@ -122,7 +122,7 @@ func (e *Engine) Resume() {
 		s.hung = nil
 		s.each(driver.Query{}, now, func(l *lock) { // grants became due that nobody could take
 			for _, c := range slices.Concat(l.queue, l.holders) {
-				c.wake.ring()
+				c.wake.send()
 			}
 		})
 	})
@@ -136,7 +136,7 @@ func (e *Engine) Restart() {
 		s.each(driver.Query{}, now, func(l *lock) {
 			for _, c := range slices.Clone(l.queue) {
 				l.withdraw(c, now)
-				c.wake.ring() // to join again
+				c.wake.send() // to join again
 			}
 		})
 	})

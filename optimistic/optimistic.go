@@ -134,11 +134,11 @@ type update struct {
 // run makes attempts without the lock, unless there is too much contention.
 func (u *update) run(ctx context.Context) error {
 	if u.cfg.Locks == nil {
-		_, err := u.insist(ctx, 0)
+		_, err := u.retryConflicts(ctx, 0)
 		return err
 	}
 	if !u.isHot() {
-		if more, err := u.insist(ctx, u.cfg.Promote); !more {
+		if more, err := u.retryConflicts(ctx, u.cfg.Promote); !more {
 			return err
 		}
 		u.heat()
@@ -152,7 +152,7 @@ func (u *update) promote(ctx context.Context) error {
 	var done error
 	locked := func(context.Context) error {
 		u.result.Promoted = true
-		_, done = u.insist(ctx, 0)
+		_, done = u.retryConflicts(ctx, 0)
 		return nil
 	}
 	err := u.cfg.Locks.TryDo(ctx, prefix+u.key, locked)
@@ -166,20 +166,20 @@ func (u *update) promote(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return err
 	}
-	_, err = u.insist(ctx, 0)
+	_, err = u.retryConflicts(ctx, 0)
 	return err
 }
 
-// insist makes attempts until the update is stored, ctx ends, or there were most conflicts; 0 means
+// retryConflicts makes attempts until the update is stored, ctx ends, or there were limit conflicts; 0 means
 // no maximum. more is true if the last attempt was a conflict and ctx has not ended.
-func (u *update) insist(ctx context.Context, most int) (more bool, err error) {
+func (u *update) retryConflicts(ctx context.Context, limit int) (more bool, err error) {
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for n := 1; ; n++ {
 		conflict, err := u.try(ctx)
 		switch {
 		case !conflict:
 			return false, err
-		case n == most && ctx.Err() == nil:
+		case n == limit && ctx.Err() == nil:
 			return true, err
 		case !pause.Wait(ctx):
 			return false, fmt.Errorf("%q: %w; gave up after %d attempts: %w", u.key, err, u.result.Tries, ctx.Err())

@@ -11,25 +11,25 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hosttext"
 	"github.com/fencelock/fencelock/internal/retry"
-	"github.com/fencelock/fencelock/internal/words"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/google/uuid"
 )
 
 // acquirer acquires locks for the requests of this process.
 type acquirer struct {
-	own     *ownSession
-	locks   *lockSessions   // for keys that are free
-	waiters *waiterPool     // for keys that are waited for
-	turns   *turns          // one request per key talks to the server at a time
-	holds   *holdings       // receives the granted locks
-	room    *room           // space in the server's lock table
-	naps    *naps           // wakes requests that wait in the server
-	tries   tries           // in flight
-	maxTTL  time.Duration   // Config.MaxTTL
-	closed  context.Context // of the dialer
-	rowLook time.Duration   // the constant, except in tests
+	own      *ownSession
+	locks    *lockSessions   // for keys that are free
+	waiters  *waiterPool     // for keys that are waited for
+	queues   *localQueues    // one request per key talks to the server at a time
+	holds    *holdings       // receives the granted locks
+	quota    *lockQuota      // space in the server's lock table
+	sleepers *sleepers       // wakes requests that wait in the server
+	attempts attempts        // in flight
+	maxTTL   time.Duration   // Config.MaxTTL
+	closed   context.Context // of the dialer
+	rowLook  time.Duration   // the constant, except in tests
 }
 
 // minTTL is the shortest lease: a heartbeat after a third of it must reach the server in time.
@@ -48,15 +48,15 @@ type attempt struct {
 	futile   bool // it waited for longLimit for a connection, in vain
 	key      int64
 	owner    string
-	spent    []string // the last few owners of attempts whose connection ended
-	place    *place   // in this process's queue for the key
-	ticket   int64    // in the server's queue, on the session for uncontended locks; 0 means none
-	unqueue  func()   // returns the ticket; nil if there is none
-	roomy    bool     // it counts in room
-	detached bool     // a goroutine finishes it and then gives up its place
-	listed   bool     // it has a row in fencelock.queued
-	told     bool     // OnWait was called
-	heard    driver.Waited
+	spent    []string      // the last few owners of attempts whose connection ended
+	local    *localRequest // in this process's queue for the key
+	ticket   int64         // in the server's queue, on the session for uncontended locks; 0 means none
+	unqueue  func()        // returns the ticket; nil if there is none
+	counted  bool          // it counts in quota
+	detached bool          // a goroutine finishes it and then gives up its place
+	listed   bool          // it has a row in fencelock.queued
+	informed bool          // OnWait was called
+	waited   driver.Waited
 }
 
 // errHeld is returned inside an acquire if another request holds the lock or is ahead.
@@ -95,30 +95,30 @@ func (a *attempt) failed(ctx, limited context.Context, err error) error {
 		err = unanswered(ctx, limited, err)
 		nobody := held.Owner == "" && held.PID == 0 && held.Until.IsZero()
 		if len(a.spent) > 0 && (err != nil || nobody || slices.Contains(a.spent, held.Owner)) {
-			return a.heard.Ended(ctx, failure(errSilent)) // held by an earlier attempt of its own, which may have been released meanwhile
+			return a.waited.Ended(ctx, failure(errSilent)) // held by an earlier attempt of its own, which may have been released meanwhile
 		}
 		if err == nil {
 			if own, _ := a.own.get(limited); own != nil {
 				err = own.quarantine(time.Now())
 			}
 		}
-		if err != nil && a.place.refused { // in this process only: the server has not confirmed that the name is held
-			return a.heard.Ended(ctx, failure(err))
+		if err != nil && a.local.refused { // in this process only: the server has not confirmed that the name is held
+			return a.waited.Ended(ctx, failure(err))
 		}
-		return a.heard.Ended(ctx, held)
+		return a.waited.Ended(ctx, held)
 	}
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-		if _, why := a.heard.Last(); why != nil && errors.Is(err, errSilent) {
+		if _, why := a.waited.Last(); why != nil && errors.Is(err, errSilent) {
 			err = why
 		}
-		return a.heard.Ended(ctx, failure(err))
+		return a.waited.Ended(ctx, failure(err))
 	}
-	if held, _ := a.heard.Last(); held != nil {
+	if held, _ := a.waited.Last(); held != nil {
 		if held, err := a.whoIsIn(context.WithoutCancel(ctx)); err == nil {
-			a.heard.Held(held)
+			a.waited.Held(held)
 		}
 	}
-	return a.heard.Ended(ctx, nil)
+	return a.waited.Ended(ctx, nil)
 }
 
 // attempt checks a request and prepares it.
@@ -129,7 +129,7 @@ func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
 	if err := checkLimit(req.Limit); err != nil {
 		return nil, err
 	}
-	req.Host, req.Note = plain(words.Host(req.Identity)), plain(req.Note)
+	req.Host, req.Note = plain(hosttext.Format(req.Identity)), plain(req.Note)
 	return &attempt{acquirer: acq, req: req, key: keyOf(req.Name), owner: newOwner()}, nil
 }
 
@@ -206,11 +206,11 @@ func (a *attempt) giveUp() {
 	if a.unqueue != nil {
 		a.unqueue()
 	}
-	if a.roomy {
-		a.room.leave()
+	if a.counted {
+		a.quota.leave()
 	}
-	if a.place != nil {
-		a.turns.change(a.key, func(t *turn) { t.quit(a.place) })
+	if a.local != nil {
+		a.queues.change(a.key, func(t *localQueue) { t.quit(a.local) })
 	}
 }
 
@@ -245,12 +245,12 @@ func (a *attempt) remember(ctx context.Context, err error) {
 	if errors.Is(err, errBusy) {
 		return
 	}
-	a.heard.Unavailable(ctx, failure(err))
+	a.waited.Unavailable(ctx, failure(err))
 	if a.req.Wait {
-		a.turns.change(a.key, func(t *turn) { t.block() })
+		a.queues.change(a.key, func(t *localQueue) { t.block() })
 	}
-	if _, ok := errors.AsType[*quarantined](err); ok && !a.told && a.req.Wait && a.req.OnWait != nil {
-		a.told = true
+	if _, ok := errors.AsType[*quarantined](err); ok && !a.informed && a.req.Wait && a.req.OnWait != nil {
+		a.informed = true
 		a.req.OnWait(driver.WaitInfo{Trouble: err})
 	}
 }
@@ -267,15 +267,15 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 	if err := s.quarantine(time.Now()); err != nil {
 		return driver.Grant{}, err
 	}
-	if !a.roomy {
-		if err := a.room.enter(ctx, s); err != nil {
+	if !a.counted {
+		if err := a.quota.enter(ctx, s); err != nil {
 			return driver.Grant{}, err
 		}
-		a.roomy = true
+		a.counted = true
 	}
 	g, err := a.try(ctx, s)
 	if errors.Is(err, errHeld) && a.req.Wait {
-		a.heard.Held(&driver.HeldError{Name: a.req.Name})
+		a.waited.Held(&driver.HeldError{Name: a.req.Name})
 		g, err = a.queueUp(ctx, s)
 	}
 	s.outdated(err)
@@ -284,19 +284,19 @@ func (a *attempt) once(ctx context.Context) (driver.Grant, error) {
 
 // try takes a free key on the session for uncontended locks.
 func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
-	if !a.tries.enter() {
+	if !a.attempts.enter() {
 		return driver.Grant{}, errEngineClosed
 	}
 	c, have, err := a.send(ctx, s)
 	if err != nil {
-		a.tries.leave()
+		a.attempts.leave()
 		return driver.Grant{}, err
 	}
 	if _, err := c.ResultUnlessSilent(ctx); !c.Answered() {
 		a.abandon(s, c, have, errors.Is(err, errSilent))
 		return driver.Grant{}, err
 	}
-	defer a.tries.leave()
+	defer a.attempts.leave()
 	r, err := c.Result(context.Background()) // it is answered, perhaps at the moment ctx ended
 	g, failed := a.handleVerdict(ctx, s, r, err, c.Sent())
 	if failed != nil {
@@ -313,7 +313,7 @@ func (a *attempt) try(ctx context.Context, s *session) (driver.Grant, error) {
 func (a *attempt) abandon(s *session, c *pipe.Call, have, silent bool) {
 	try := *a // keeps its owner
 	undo := func() {
-		defer try.tries.leave()
+		defer try.attempts.leave()
 		r, err := c.Result(context.Background())
 		try.undo(s, r, err, have)
 	}
@@ -411,7 +411,7 @@ func (a *attempt) grant(ctx context.Context, s *session, r pipe.Row, sent time.T
 			sent = time.Time{} // too little of the lease would be left
 		}
 	}
-	if err := a.holds.enter(h, a.place); err != nil {
+	if err := a.holds.enter(h, a.local); err != nil {
 		return driver.Grant{}, err
 	}
 	a.own.listen()

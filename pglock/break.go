@@ -15,11 +15,11 @@ import (
 
 // breaker ends the locks of other processes, and handles notifications that end locks of this one.
 type breaker struct {
-	own   *ownSession
-	holds *holdings
-	naps  *naps
-	wait  time.Duration // Config.BreakWait
-	force bool          // Config.ForceBreak
+	own      *ownSession
+	holds    *holdings
+	sleepers *sleepers
+	wait     time.Duration // Config.BreakWait
+	force    bool          // Config.ForceBreak
 }
 
 // reopenSQL deletes a minimum hold, unless it was extended meanwhile.
@@ -146,14 +146,14 @@ func (k *breaking) finish(ctx context.Context) error {
 		strings.Trim(array(left), "{}"))
 }
 
-// tellAgain is how often a holder that has not released the lock is notified. At the first
+// notifyAgain is how often a holder that has not released the lock is notified. At the first
 // notification it may not have received the reply to its own request yet.
-const tellAgain = 100 * time.Millisecond
+const notifyAgain = 100 * time.Millisecond
 
 // letGo notifies the holders and waits up to BreakWait until they have released the lock. It
 // returns the server processes that still hold it. It clears the rows of holders that vanished.
 func (k *breaking) letGo(ctx context.Context) ([]int64, error) {
-	told, end := time.Time{}, time.Now().Add(k.wait)
+	notified, end := time.Time{}, time.Now().Add(k.wait)
 	var rowless []int64 // processes without a row in every round so far; others may only be taking or releasing the lock
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		all, err := k.holders(ctx)
@@ -161,11 +161,11 @@ func (k *breaking) letGo(ctx context.Context) ([]int64, error) {
 			return nil, err
 		}
 		all = slices.DeleteFunc(all, func(h heldBy) bool {
-			return !k.chosen(h) || h.owner == "" && !told.IsZero() && !slices.Contains(rowless, h.backend)
+			return !k.chosen(h) || h.owner == "" && !notified.IsZero() && !slices.Contains(rowless, h.backend)
 		})
-		tell := time.Since(told) > tellAgain
-		if tell {
-			told = time.Now()
+		notify := time.Since(notified) > notifyAgain
+		if notify {
+			notified = time.Now()
 		}
 		var left []int64
 		rowless = nil
@@ -175,7 +175,7 @@ func (k *breaking) letGo(ctx context.Context) ([]int64, error) {
 				rowless = append(rowless, h.backend)
 			case h.backend == 0:
 				_, err = k.own.ask(ctx, forgetSQL, k.key, h.owner)
-			case tell:
+			case notify:
 				_, err = k.own.ask(ctx, "SELECT pg_notify('fencelock', $1::text)", k.notice(h.owner))
 			}
 			if err != nil {
@@ -209,7 +209,7 @@ func (b *breaker) hear(payload string) {
 		go b.broken(f[1], f[2], f[3]) // ends when the server has answered or the connection has ended
 	case len(f) == 2 && f[0] == "free":
 		if key, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-			b.naps.wake(key)
+			b.sleepers.wake(key)
 		}
 	} // ignore notifications of other programs
 }

@@ -107,13 +107,13 @@ func (d *dialer) eachHost(ctx context.Context, use func(ctx context.Context, c *
 		err := func() error {
 			limited, cancel := context.WithTimeout(ctx, dialLimit/time.Duration(len(all)))
 			defer cancel()
-			heard, stop := d.patience.limit(limited, quietLimit/time.Duration(len(all)))
+			responsive, stop := d.patience.limit(limited, quietLimit/time.Duration(len(all)))
 			defer stop()
-			c, err := pgconn.ConnectConfig(heard, cfg)
+			c, err := pgconn.ConnectConfig(responsive, cfg)
 			if err == nil {
-				err = use(heard, c, address(cfg))
+				err = use(responsive, c, address(cfg))
 			}
-			if err != nil && heard.Err() != nil && ctx.Err() == nil {
+			if err != nil && responsive.Err() != nil && ctx.Err() == nil {
 				err = fmt.Errorf("%w: %w", errSilent, err)
 			}
 			return err
@@ -175,7 +175,7 @@ func (d *dialer) hosts(ctx context.Context) ([]*pgconn.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		return heardConn{c, &d.patience}, nil
+		return receivingConn{c, &d.patience}, nil
 	}
 	all := split(cfg)
 	d.mu.Lock()

@@ -47,18 +47,18 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	own := &ownSession{dialer: d, sweeper: sweeper{every: sweepTime}}
 	own.dial = func(ctx context.Context) (*session, error) { return d.dial(ctx, 0, false) }
 	a := &acquirer{
-		own:     own,
-		locks:   &lockSessions{dialer: d, byTTL: map[time.Duration]*lazySession{}},
-		waiters: &waiterPool{dialer: d, slots: make(chan struct{}, d.cfg.MaxWaiters)},
-		turns:   &turns{byKey: map[int64]*turn{}},
-		room:    &room{own: own},
-		naps:    &naps{byKey: map[int64]chan struct{}{}},
-		maxTTL:  d.cfg.MaxTTL,
-		closed:  d.closed,
-		rowLook: rowLook,
+		own:      own,
+		locks:    &lockSessions{dialer: d, byTTL: map[time.Duration]*lazySession{}},
+		waiters:  &waiterPool{dialer: d, slots: make(chan struct{}, d.cfg.MaxWaiters)},
+		queues:   &localQueues{byKey: map[int64]*localQueue{}},
+		quota:    &lockQuota{own: own},
+		sleepers: &sleepers{byKey: map[int64]chan struct{}{}},
+		maxTTL:   d.cfg.MaxTTL,
+		closed:   d.closed,
+		rowLook:  rowLook,
 	}
-	a.holds = &holdings{own: own, waiters: a.waiters, turns: a.turns, room: a.room, byOwner: map[string]*hold{}}
-	b := &breaker{own: own, holds: a.holds, naps: a.naps, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
+	a.holds = &holdings{own: own, waiters: a.waiters, queues: a.queues, quota: a.quota, byOwner: map[string]*hold{}}
+	b := &breaker{own: own, holds: a.holds, sleepers: a.sleepers, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
 	d.onNotice = b.hear
 	d.onTick = func(s *session, now time.Time) {
 		a.holds.expire(s, now)
@@ -70,10 +70,10 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 		a.locks.forget(s)
 		a.holds.lose(s)
 	}
-	tables := newLanes(d, own.dial)
+	tables := newPipelines(d, own.dial)
 	return &Engine{
 		dialer: d, own: own, holds: a.holds, acquirer: a, breaker: b,
-		records: &records{lanes: tables}, rates: &rates{lanes: tables},
+		records: &records{pipelines: tables}, rates: &rates{pipelines: tables},
 	}
 }
 
@@ -233,7 +233,7 @@ func (e *Engine) Close() error {
 	for i, h := range held {
 		frees[i] = h.free()
 	}
-	e.acquirer.tries.close(ctx)
+	e.acquirer.attempts.close(ctx)
 	failed := map[*session]bool{}
 	for i, c := range frees {
 		if _, err := c.Wait(ctx); err != nil { // the name stays closed until the lease would have expired

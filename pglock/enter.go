@@ -10,17 +10,17 @@ import (
 
 // enter waits until it is this request's turn in this process.
 func (a *attempt) enter(ctx context.Context) error {
-	a.place = &place{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
-	a.turns.change(a.key, func(t *turn) { t.join(a.place) })
-	if retry.Nap(ctx, a.listDelay(), a.place.ready) && !closed(a.place.ready) {
+	a.local = &localRequest{mode: a.req.Mode, try: !a.req.Wait, ready: make(chan struct{})}
+	a.queues.change(a.key, func(t *localQueue) { t.join(a.local) })
+	if retry.Nap(ctx, a.listDelay(), a.local.ready) && !closed(a.local.ready) {
 		a.waitsHere(ctx)
 	}
 	select {
-	case <-a.place.ready:
+	case <-a.local.ready:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if a.place.refused {
+	if a.local.refused {
 		return errHeld
 	}
 	return nil
@@ -60,7 +60,7 @@ func (a *attempt) waitsHere(ctx context.Context) {
 			a.unlist(true)
 			a.listed = false
 		}
-		a.heard.Unavailable(ctx, failure(err))
+		a.waited.Unavailable(ctx, failure(err))
 		if ctx.Err() != nil {
 			return // the server has not answered
 		}
@@ -97,14 +97,14 @@ func (a *attempt) joined(ctx context.Context, position int) {
 	if a.req.OnWait != nil {
 		var err error
 		if held, err = a.whoIsIn(context.WithoutCancel(ctx)); err != nil {
-			a.heard.Unavailable(ctx, failure(err))
+			a.waited.Unavailable(ctx, failure(err))
 		}
 	}
-	if _, trouble := a.heard.Last(); trouble == nil {
-		a.heard.Held(held)
+	if _, trouble := a.waited.Last(); trouble == nil {
+		a.waited.Held(held)
 	}
-	if a.req.OnWait != nil && !a.told {
-		a.told = true
+	if a.req.OnWait != nil && !a.informed {
+		a.informed = true
 		a.req.OnWait(driver.WaitInfo{Position: position, Held: held})
 	}
 }

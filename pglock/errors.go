@@ -118,7 +118,7 @@ func explain(err error) error {
 	case tooManyConnections:
 		return fmt.Errorf("the server accepts no more connections; raise max_connections: %w", err)
 	case insufficientPrivilege:
-		if _, told := errors.AsType[*refusal](err); told {
+		if _, refused := errors.AsType[*refusal](err); refused {
 			return err
 		}
 		return fmt.Errorf("%w; ask an administrator to run the SQL that fencelock init prints", err)

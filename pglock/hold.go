@@ -39,9 +39,9 @@ func (h *hold) tell(cause error) {
 // holdings are the acquisitions of this process.
 type holdings struct {
 	own     *ownSession
-	waiters *waiterPool // takes back the session of a hold that ended a wait
-	turns   *turns      // lets the next request of this process proceed
-	room    *room       // counts locks; released with each hold
+	waiters *waiterPool  // takes back the session of a hold that ended a wait
+	queues  *localQueues // lets the next request of this process proceed
+	quota   *lockQuota   // counts locks; released with each hold
 
 	mu      sync.Mutex // guards all below, and the marked fields of session and hold
 	byOwner map[string]*hold
@@ -76,8 +76,8 @@ func (m *holdings) of(s *session) []*hold {
 }
 
 // enter turns a granted request into a hold, unless its session has ended meanwhile. The request
-// must be the head of its turn.
-func (m *holdings) enter(h *hold, place *place) error {
+// must be the head of its queue.
+func (m *holdings) enter(h *hold, local *localRequest) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := h.session.Err(); err != nil {
@@ -86,7 +86,7 @@ func (m *holdings) enter(h *hold, place *place) error {
 	if m.shut {
 		return errEngineClosed
 	}
-	m.turns.change(h.key, func(t *turn) { t.hold(place) })
+	m.queues.change(h.key, func(t *localQueue) { t.hold(local) })
 	m.byOwner[h.owner] = h
 	h.session.holds[h] = struct{}{}
 	if h.mode == driver.Shared {
@@ -170,8 +170,8 @@ func (m *holdings) ended(h *hold) {
 	if h.session.waiter {
 		m.waiters.put(h.session)
 	}
-	m.room.leave()
-	m.turns.change(h.key, func(t *turn) { t.leave(h.mode) })
+	m.quota.leave()
+	m.queues.change(h.key, func(t *localQueue) { t.leave(h.mode) })
 }
 
 // Renew renews leases; see [Engine.Renew].

@@ -54,4 +54,4 @@ func closed(c <-chan struct{}) bool {
 }
 
 // usable reports whether requests may use the session: it is healthy, or still being opened.
-func (o *opening) usable() bool { return o != nil && (!o.over() || o.err == nil && o.s.fit()) }
+func (o *opening) usable() bool { return o != nil && (!o.over() || o.err == nil && o.s.usable()) }

@@ -12,12 +12,12 @@ import (
 // patience ends calls when the server says nothing. The server may be slow: any byte that it sends, on any
 // connection of the engine, counts.
 type patience struct {
-	start time.Time
-	heard atomic.Int64 // when the server last sent something, in nanoseconds after start
+	start    time.Time
+	received atomic.Int64 // when the server last sent something, in nanoseconds after start
 }
 
-// hear records the time at which the server has sent something.
-func (p *patience) hear() { p.heard.Store(int64(time.Since(p.start))) }
+// receive records the time at which the server has sent something.
+func (p *patience) receive() { p.received.Store(int64(time.Since(p.start))) }
 
 // limit returns a context that ends when ctx does, or when the server has sent nothing for d, counted
 // from now. stop must be called.
@@ -33,7 +33,7 @@ func (p *patience) limit(ctx context.Context, d time.Duration) (limited context.
 	mu.Lock()
 	defer mu.Unlock()
 	timer = time.AfterFunc(d, func() {
-		since := time.Duration(max(begun, p.heard.Load()))
+		since := time.Duration(max(begun, p.received.Load()))
 		left := d - (time.Since(p.start) - since)
 		if left <= 0 {
 			cancel()
@@ -53,17 +53,17 @@ func (p *patience) limit(ctx context.Context, d time.Duration) (limited context.
 	}
 }
 
-// heardConn is a connection that records when the server sends something.
-type heardConn struct {
+// receivingConn is a connection that records when the server sends something.
+type receivingConn struct {
 	net.Conn
 	patience *patience
 }
 
 // Read reads from the connection.
-func (c heardConn) Read(b []byte) (int, error) {
+func (c receivingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.patience.hear()
+		c.patience.receive()
 	}
 	return n, err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/words"
+	"github.com/fencelock/fencelock/internal/hosttext"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
@@ -73,7 +73,7 @@ func (l *serverLock) identity() driver.Identity {
 
 // identity reads three columns of our tables: host, pid and note.
 func identity(r pipe.Row, first int) (id driver.Identity) {
-	words.SetHost(&id, r.Text(first))
+	hosttext.Parse(&id, r.Text(first))
 	id.PID, id.Note = int(r.Int(first+1)), r.Text(first+2)
 	return id
 }

@@ -13,7 +13,7 @@ import (
 
 // rates implements driver.RateLimiter.
 type rates struct {
-	lanes *lanes
+	pipelines *pipelines
 
 	mu    sync.Mutex // guards all below
 	takes int        // since the last sweep
@@ -66,7 +66,7 @@ func (r *rates) ask(ctx context.Context, fn, key string, numbers ...any) (row pi
 		return nil, err
 	}
 	args := append([]any{key}, numbers...)
-	c, err := r.lanes.insist(ctx, "rate:"+key, func(s *session) *pipe.Call { return s.Call(s.fn[fn], args...) }, nil)
+	c, err := r.pipelines.retryUnavailable(ctx, "rate:"+key, func(s *session) *pipe.Call { return s.Call(s.fn[fn], args...) }, nil)
 	if err != nil {
 		return nil, failure(err)
 	}
@@ -86,7 +86,7 @@ func (r *rates) sweepSoon() {
 func (r *rates) sweep(after string) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
-	c, err := r.lanes.call(ctx, "sweep rates", func(s *session) *pipe.Call { return s.Call(s.fn["sweep_rates"], after) })
+	c, err := r.pipelines.call(ctx, "sweep rates", func(s *session) *pipe.Call { return s.Call(s.fn["sweep_rates"], after) })
 	if err != nil {
 		return // the next sweep will do it
 	}

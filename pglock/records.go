@@ -18,8 +18,8 @@ import (
 // records implements driver.Records. It has connections of its own, so that long values and slow
 // disks do not delay locks.
 type records struct {
-	lanes *lanes
-	swept retry.Period // expired records
+	pipelines *pipelines
+	swept     retry.Period // expired records
 }
 
 // stands selects records that have not expired.
@@ -53,13 +53,13 @@ WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY 
 SELECT count(*) FROM gone`
 )
 
-// ask runs one query in a lane. It repeats the query if it got no connection or lost it; unsure, if
+// ask runs one query in the pipeline of key. It repeats the query if it got no connection or lost it; unsure, if
 // not nil, is called before a query is repeated that the server may have executed.
-func (r *records) ask(ctx context.Context, lane string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
+func (r *records) ask(ctx context.Context, key string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c, err := r.lanes.insist(ctx, lane, func(s *session) *pipe.Call { return s.Query(sql, args...) }, unsure)
+	c, err := r.pipelines.retryUnavailable(ctx, key, func(s *session) *pipe.Call { return s.Query(sql, args...) }, unsure)
 	if err == nil {
 		return c.Wait(ctx)
 	}
@@ -76,7 +76,7 @@ func (r *records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := driver.CheckName(key); err != nil {
 		return driver.Record{}, err
 	}
-	rows, err := r.ask(ctx, readLane, nil, getSQL, key)
+	rows, err := r.ask(ctx, readKey, nil, getSQL, key)
 	if err != nil || len(rows) == 0 {
 		return driver.Record{Key: key}, err
 	}
@@ -134,7 +134,7 @@ func (r *records) sweep(ctx context.Context) {
 
 // sweepPage deletes some expired records, and reports whether there were any.
 func (r *records) sweepPage(ctx context.Context) bool {
-	c, err := r.lanes.call(ctx, "sweep records", func(s *session) *pipe.Call { return s.Query(sweepSQL) })
+	c, err := r.pipelines.call(ctx, "sweep records", func(s *session) *pipe.Call { return s.Query(sweepSQL) })
 	if err != nil {
 		return false // the next sweep does it
 	}
@@ -151,7 +151,7 @@ const pageRows = 100
 func (r *records) List(ctx context.Context, prefix string) (list []driver.Record, err error) {
 	text := textPrefix(prefix)
 	for after := ""; ; {
-		rows, err := r.ask(ctx, listLane, nil, pageSQL, text, after, int64(pageRows))
+		rows, err := r.ask(ctx, listKey, nil, pageSQL, text, after, int64(pageRows))
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (r *records) List(ctx context.Context, prefix string) (list []driver.Record
 
 // Clock returns the server's time; see [driver.Records].
 func (r *records) Clock(ctx context.Context) (earliest, latest time.Time, err error) {
-	rows, err := r.ask(ctx, readLane, nil, timeSQL)
+	rows, err := r.ask(ctx, readKey, nil, timeSQL)
 	if err != nil {
 		return earliest, latest, err
 	}

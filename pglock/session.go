@@ -24,7 +24,7 @@ type session struct {
 	host    string        // of the DSN, with the port
 	backend int32         // the server's process
 	closed  time.Time     // end of the quarantine
-	rests   bool          // the server has not been told that the quarantine is over; only watch uses it
+	rests   bool          // the server does not know yet that the quarantine is over; only watch uses it
 	slots   int           // size of the server's lock table
 	fn      functions
 	shared  sharedKeys  // counts the holders of its shared locks
@@ -128,8 +128,8 @@ func (s *session) outdated(err error) {
 	}
 }
 
-// fit reports whether a session can serve requests.
-func (s *session) fit() bool { return s != nil && s.Err() == nil && !s.stale.Load() }
+// usable reports whether a session can serve requests.
+func (s *session) usable() bool { return s != nil && s.Err() == nil && !s.stale.Load() }
 
 // leaveQueue returns a ticket, which blocks all later requests as long as the session lives. If the
 // first attempt fails, it retries in the background.

@@ -54,9 +54,9 @@ func (w *sweeper) nextIn(d time.Duration) {
 
 // pass goes through the tables, page by page, and is idle for three quarters of the time.
 func (w *sweeper) pass(s *session) {
-	for place := ""; ; {
+	for cursor := ""; ; {
 		begun := time.Now()
-		found, next, err := s.sweepPage(place)
+		found, next, err := s.sweepPage(cursor)
 		if found {
 			w.nextIn(w.every)
 		}
@@ -67,7 +67,7 @@ func (w *sweeper) pass(s *session) {
 		case err != nil || next == "":
 			return // a later pass begins again
 		}
-		place = next
+		cursor = next
 		retry.Nap(context.Background(), pause, s.Dead())
 	}
 }
@@ -79,20 +79,20 @@ var errCollision = errors.New("another client sweeps")
 const collisionPause = 50 * time.Millisecond
 
 // sweepPage examines one page of a table, and reports whether it found rows to delete. It returns
-// the next place, "" at the end of the pass, and errCollision while another client sweeps.
-func (s *session) sweepPage(place string) (found bool, next string, err error) {
+// the next cursor, "" at the end of the pass, and errCollision while another client sweeps.
+func (s *session) sweepPage(cursor string) (found bool, next string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	if _, ok := s.fn["sweep_page"]; !ok { // earlier functions examine everything in one call
 		_, err = s.Query("SELECT fencelock.sweep($1::integer, $2::bigint)", s.id, time.Now().UnixMicro()).Wait(ctx)
 		return false, "", err
 	}
-	rows, err := s.Query("SELECT fencelock.sweep_page($1::integer, $2::bigint, $3::text)", s.id, time.Now().UnixMicro(), place).Wait(ctx)
+	rows, err := s.Query("SELECT fencelock.sweep_page($1::integer, $2::bigint, $3::text)", s.id, time.Now().UnixMicro(), cursor).Wait(ctx)
 	if err != nil || len(rows) != 1 {
 		return false, "", err
 	}
 	if rows[0][0] == nil {
-		return false, place, errCollision
+		return false, cursor, errCollision
 	}
 	n, rest, _ := bytes.Cut(rows[0][0], []byte("|"))
 	deleted, _ := strconv.Atoi(string(n)) // the server writes integers

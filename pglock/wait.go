@@ -43,7 +43,7 @@ func (a *attempt) queueUp(ctx context.Context, uncontended *session) (g driver.G
 		return g, err
 	}
 	a.own.listen()
-	woken, leave := a.naps.enter(a.key)
+	woken, leave := a.sleepers.enter(a.key)
 	defer leave()
 	w := &wait{attempt: a, session: s, woken: woken}
 	granted := false
@@ -55,7 +55,7 @@ func (a *attempt) queueUp(ctx context.Context, uncontended *session) (g driver.G
 	if err := s.quarantine(time.Now()); err != nil {
 		return g, err
 	}
-	a.turns.change(a.key, func(t *turn) { t.block() })
+	a.queues.change(a.key, func(t *localQueue) { t.block() })
 	position, err := w.join(ctx)
 	if err != nil {
 		return g, err
@@ -179,26 +179,26 @@ const rowLook = time.Second
 
 // later waits until it makes sense to ask again, depending on the verdict.
 func (w *wait) later(ctx context.Context, r pipe.Row) error {
-	most := w.session.ttl / 3
+	longest := w.session.ttl / 3
 	var d time.Duration
 	w.full = false
 	switch r.Text(0) {
 	case "closed":
-		d = min(r.Millis(1), most)
+		d = min(r.Millis(1), longest)
 	case "left":
-		d = min(r.Millis(1), most, w.rowLook)
+		d = min(r.Millis(1), longest, w.rowLook)
 	case "full":
-		w.heard.Held(&driver.HeldError{Name: w.req.Name})
+		w.waited.Held(&driver.HeldError{Name: w.req.Name})
 		if d = r.Millis(1); d == 0 || d > seatLook {
 			d, w.full = 0, true // the next request polls for capacity
 		}
 	case "again":
-		w.heard.Held(&driver.HeldError{Name: w.req.Name})
+		w.waited.Held(&driver.HeldError{Name: w.req.Name})
 	default: // a holder of another program was faster
 		d = retry.Jitter(2 * time.Millisecond)
 	}
 	if d > 0 {
-		w.heard.Held(&driver.HeldError{Name: w.req.Name})
+		w.waited.Held(&driver.HeldError{Name: w.req.Name})
 		if !retry.Nap(ctx, d, w.woken) {
 			return ctx.Err()
 		}
@@ -234,7 +234,7 @@ func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err er
 			a.unqueue()
 		}
 	}()
-	a.turns.change(a.key, func(t *turn) { t.block() })
+	a.queues.change(a.key, func(t *localQueue) { t.block() })
 	a.joined(ctx, int(r.Int(1)))
 	for {
 		if !retry.Sleep(ctx, crowdPause+retry.Jitter(crowdPause)) {
@@ -243,6 +243,6 @@ func (a *attempt) crowd(ctx context.Context, s *session) (g driver.Grant, err er
 		if g, err = a.try(ctx, s); !errors.Is(err, errHeld) && !errors.Is(err, errBusy) {
 			return g, err
 		}
-		a.heard.Held(&driver.HeldError{Name: a.req.Name})
+		a.waited.Held(&driver.HeldError{Name: a.req.Name})
 	}
 }

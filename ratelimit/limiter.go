@@ -176,7 +176,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	l.mu.Lock()
 	l.table.Reset(key)
 	l.mu.Unlock()
-	return l.insist(ctx, func(ctx context.Context) error { return l.engine.ResetRate(ctx, key) })
+	return l.retryConflicts(ctx, func(ctx context.Context) error { return l.engine.ResetRate(ctx, key) })
 }
 
 // wish is what a caller asks of a key.
@@ -281,7 +281,7 @@ func (l *Limiter) paused() error {
 
 // ask asks the engine and records whether it answers.
 func (l *Limiter) ask(ctx context.Context, d *decision) error {
-	err := l.insist(ctx, func(ctx context.Context) (err error) {
+	err := l.retryConflicts(ctx, func(ctx context.Context) (err error) {
 		d.taken, err = l.engine.TakeRate(ctx, d.take)
 		return err
 	})
@@ -296,9 +296,9 @@ func (l *Limiter) ask(ctx context.Context, d *decision) error {
 	return err
 }
 
-// insist repeats a call of the engine after each conflict. A conflict means that the engine
+// retryConflicts repeats a call of the engine after each conflict. A conflict means that the engine
 // answers, so it never counts as down.
-func (l *Limiter) insist(ctx context.Context, call func(context.Context) error) error {
+func (l *Limiter) retryConflicts(ctx context.Context, call func(context.Context) error) error {
 	for {
 		if err := l.once(ctx, call); !errors.Is(err, driver.ErrConflict) || ctx.Err() != nil {
 			return err

@@ -22,12 +22,12 @@ type queue struct {
 
 // pending is a take in progress.
 type pending struct {
-	take  driver.RateTake
-	reset bool             // delete all counts of the key instead
-	seen  int              // the queue's progress when it joined
-	taken driver.RateTaken // set by a leader; owned by the caller after turn
-	err   error            // like taken
-	turn  chan bool        // receives one value: true when the take is done or has failed, false when it must lead
+	take   driver.RateTake
+	reset  bool             // delete all counts of the key instead
+	seen   int              // the queue's progress when it joined
+	taken  driver.RateTaken // set by a leader; owned by the caller after result
+	err    error            // like taken
+	result chan bool        // receives one value: true when the take is done or has failed, false when it must lead
 }
 
 // submit makes a take, alone or with others of its key. If ctx ends while others make progress, it
@@ -38,14 +38,14 @@ func (r *records) submit(ctx context.Context, p *pending) error {
 	if q == nil {
 		q = &queue{}
 		r.queues[p.take.Key] = q
-		p.turn <- false
+		p.result <- false
 	}
 	q.waiting = append(q.waiting, p)
 	p.seen = q.progress
 	r.mu.Unlock()
 
 	select {
-	case over := <-p.turn:
+	case over := <-p.result:
 		if !over {
 			r.lead(ctx, q, p)
 		}
@@ -63,7 +63,7 @@ func (r *records) lead(ctx context.Context, q *queue, p *pending) {
 	var batch []*pending
 	err := errPanic
 	defer func() { r.finish(q, p, batch, err) }()
-	err = r.insist(ctx, p.take.Key, func(rec driver.Record) (err error) {
+	err = r.retryConflicts(ctx, p.take.Key, func(rec driver.Record) (err error) {
 		defer func() {
 			if err == nil || errors.Is(err, driver.ErrConflict) {
 				r.progressed(q)
@@ -126,7 +126,7 @@ func (r *records) finish(q *queue, p *pending, batch []*pending, err error) {
 		in := slices.Contains(batch, one)
 		if in {
 			one.err = err
-			one.turn <- true
+			one.result <- true
 		}
 		return in
 	})
@@ -140,7 +140,7 @@ func (r *records) next(key string, q *queue) {
 		delete(r.queues, key)
 		return
 	}
-	q.waiting[len(q.waiting)-1].turn <- false
+	q.waiting[len(q.waiting)-1].result <- false
 }
 
 // leave ends a take whose context ended while it waited, unless it was made in the meantime.
@@ -149,7 +149,7 @@ func (r *records) leave(ctx context.Context, q *queue, p *pending) error {
 	defer r.mu.Unlock()
 	lead := false
 	select {
-	case over := <-p.turn:
+	case over := <-p.result:
 		if over {
 			return p.err
 		}

@@ -59,7 +59,7 @@ func (r *records) TakeRate(ctx context.Context, take driver.RateTake) (driver.Ra
 	if take.Cost == 0 {
 		return r.look(ctx, take.Key)
 	}
-	p := &pending{take: take, turn: make(chan bool, 1)}
+	p := &pending{take: take, result: make(chan bool, 1)}
 	if err := r.submit(ctx, p); err != nil {
 		return driver.RateTaken{}, err
 	}
@@ -107,7 +107,7 @@ func (r *records) ReturnRate(ctx context.Context, take driver.RateTake, taken dr
 	if err := take.Check(); err != nil {
 		return err
 	}
-	return r.insist(ctx, take.Key, func(rec driver.Record) error {
+	return r.retryConflicts(ctx, take.Key, func(rec driver.Record) error {
 		if rec.Version == "" {
 			return nil // the whole burst is available already
 		}
@@ -124,7 +124,7 @@ func (r *records) ResetRate(ctx context.Context, key string) error {
 	if err != nil || rec.Version == "" {
 		return err
 	}
-	return r.submit(ctx, &pending{take: driver.RateTake{Key: key}, reset: true, turn: make(chan bool, 1)})
+	return r.submit(ctx, &pending{take: driver.RateTake{Key: key}, reset: true, result: make(chan bool, 1)})
 }
 
 // left returns the state after a take.
@@ -132,10 +132,10 @@ func left(taken driver.RateTaken) gcra.State {
 	return gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()}
 }
 
-// insist calls f with the record of a key, and again after each conflict. A conflict means that
-// another process has changed the record. If ctx ends after a conflict, insist returns that
+// retryConflicts calls f with the record of a key, and again after each conflict. A conflict means that
+// another process has changed the record. If ctx ends after a conflict, retryConflicts returns that
 // conflict, whatever happened to the last request.
-func (r *records) insist(ctx context.Context, key string, f func(rec driver.Record) error) error {
+func (r *records) retryConflicts(ctx context.Context, key string, f func(rec driver.Record) error) error {
 	var conflict error
 	for {
 		rec, err := r.records.Get(ctx, recordKey(key))

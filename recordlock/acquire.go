@@ -14,10 +14,10 @@ import (
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
-// acquiring is one request for a lock. The mutex of its desk guards its results.
+// acquiring is one request for a lock. The mutex of its worker guards its results.
 type acquiring struct {
 	*job
-	desk   *desk
+	worker *worker
 	req    driver.Request
 	from   *driver.Lease // the acquisition that it adopts; nil if none
 	me     claim         // with a ticket if it has a place among the waiters, or had one
@@ -26,8 +26,8 @@ type acquiring struct {
 	queued chan driver.WaitInfo // has that once the request waits
 }
 
-func (d *desk) newAcquiring(req driver.Request) *acquiring {
-	a := &acquiring{desk: d, req: req, queued: make(chan driver.WaitInfo, 1)}
+func (d *worker) newAcquiring(req driver.Request) *acquiring {
+	a := &acquiring{worker: d, req: req, queued: make(chan driver.WaitInfo, 1)}
 	a.me = claim{
 		Owner: uuid.Must(uuid.NewV7()).String(), Client: d.id,
 		Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: max(req.Weight, min(req.Limit, 1)), // 1, or 0 without a limit
@@ -39,13 +39,13 @@ func (d *desk) newAcquiring(req driver.Request) *acquiring {
 
 // enter takes the name if it is free, and joins the waiters otherwise.
 func (a *acquiring) enter(st *state, m moment) (answer, error) {
-	if m.blind() {
-		return blind, nil
+	if m.clockUnknown() {
+		return awaitsClock, nil
 	}
 	closed := st.Closed != nil && st.Closed.Owner == a.me.Owner && len(st.Holders) == 0
 	if closed || st.holder(a.me.Owner) != nil { // by an attempt whose answer was lost
 		// It may have been executed late, after others with greater tokens. Its lease may be over.
-		return a.seat(st, m)
+		return a.addHolder(st, m)
 	}
 	if a.from != nil {
 		return a.adopt(st, m)
@@ -58,9 +58,9 @@ func (a *acquiring) enter(st *state, m moment) (answer, error) {
 		if place < 0 && !st.grow(a.me) {
 			return refused, fmt.Errorf("%w: the record of %q has no room for another holder", driver.ErrInvalid, st.Name)
 		}
-		return a.seat(st, m)
+		return a.addHolder(st, m)
 	}
-	held := a.desk.inWay(st, m)
+	held := a.worker.inWay(st, m)
 	if !a.req.Wait {
 		return refused, held
 	}
@@ -82,12 +82,12 @@ func (a *acquiring) adopt(st *state, m moment) (answer, error) {
 		return refused, driver.UnlikeError(st.Name, h.Limit, h.units())
 	}
 	st.remove(a.from.Owner)
-	return a.seat(st, m)
+	return a.addHolder(st, m)
 }
 
-// seat makes the request a holder, and starts its minimum hold. The grant counts once the state is
+// addHolder makes the request a holder, and starts its minimum hold. The grant counts once the state is
 // stored.
-func (a *acquiring) seat(st *state, m moment) (answer, error) {
+func (a *acquiring) addHolder(st *state, m moment) (answer, error) {
 	st.remove(a.me.Owner)
 	h := a.me
 	h.Token, h.Since = st.issue(m), m.wall.UnixMicro()
@@ -118,9 +118,9 @@ func (a *acquiring) join(st *state, m moment) (place int) {
 }
 
 // queue tells the caller that its request waits in a state that the store has. The caller holds the
-// mutex of the desk.
+// mutex of the worker.
 func (a *acquiring) queue(st *state) {
-	a.heard.Held(a.found.Held)
+	a.waited.Held(a.found.Held)
 	if place := find(st.Waiters, a.me.Owner); place >= 0 {
 		a.me = st.Waiters[place]
 	}
@@ -131,7 +131,7 @@ func (a *acquiring) queue(st *state) {
 }
 
 // inWay returns what keeps a request from being granted.
-func (d *desk) inWay(st *state, m moment) *driver.HeldError {
+func (d *worker) inWay(st *state, m moment) *driver.HeldError {
 	held := &driver.HeldError{Name: st.Name}
 	var until time.Duration
 	switch {
@@ -186,9 +186,9 @@ func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.L
 		ctx, cancel = context.WithTimeout(ctx, tryLimit)
 		defer cancel()
 	}
-	a := e.desk(req.Name).newAcquiring(req)
+	a := e.worker(req.Name).newAcquiring(req)
 	a.from = from
-	a.desk.submit(a.job)
+	a.worker.submit(a.job)
 	defer func() {
 		if g.Token == 0 { // also if OnWait panics
 			a.leave(time.Now())
@@ -213,7 +213,7 @@ func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.L
 // leave makes the request leave the record, since its caller does not get the lock. The channel is
 // closed when it has left.
 func (a *acquiring) leave(now time.Time) (left <-chan struct{}) {
-	d := a.desk
+	d := a.worker
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.ended && a.err != nil {
@@ -225,7 +225,7 @@ func (a *acquiring) leave(now time.Time) (left <-chan struct{}) {
 // withdraw ends a request that is not granted with an error. If the store may have something of it, or may
 // still execute an attempt of unknown outcome, the record is written once more without it. The channel is
 // closed when nothing of it is left. The caller holds mu.
-func (d *desk) withdraw(a *acquiring, err error, now time.Time) (left <-chan struct{}) {
+func (d *worker) withdraw(a *acquiring, err error, now time.Time) (left <-chan struct{}) {
 	delete(d.holds, a.me.Owner)
 	d.collected(a)
 	if a.err = err; !a.ended {
@@ -248,17 +248,17 @@ var errGone = fmt.Errorf("%w: gave up", driver.ErrUnavailable)
 
 // result returns the grant or the error of a request, which may have left.
 func (a *acquiring) result(ctx context.Context) (driver.Grant, error) {
-	a.desk.mu.Lock()
-	defer a.desk.mu.Unlock()
-	if a.err == nil && a.desk.engine.closed.Load() { // nothing would renew it
-		a.desk.withdraw(a, errClosed, time.Now())
+	a.worker.mu.Lock()
+	defer a.worker.mu.Unlock()
+	if a.err == nil && a.worker.engine.tasks.Refuses() { // nothing would renew it
+		a.worker.withdraw(a, errClosed, time.Now())
 	}
-	a.desk.collected(a)
+	a.worker.collected(a)
 	switch {
 	case errors.Is(a.err, errGone):
-		return driver.Grant{}, a.heard.Ended(ctx, nil)
+		return driver.Grant{}, a.waited.Ended(ctx, nil)
 	case a.err != nil:
-		return driver.Grant{}, a.heard.Ended(ctx, a.err)
+		return driver.Grant{}, a.waited.Ended(ctx, a.err)
 	}
 	return a.grant, nil
 }

@@ -15,7 +15,7 @@ const (
 	clockPeriod = time.Minute     // how often the store's clock is read
 	clockRetry  = time.Second     // how often while it is unknown
 	clockLimit  = time.Second     // how long a reading may take
-	clockWait   = clockLimit / 20 // how long a desk waits for it, which may have leases to renew
+	clockWait   = clockLimit / 20 // how long a worker waits for it, which may have leases to renew
 	clockLife   = 3 * time.Minute // how long a reading is used
 	clockDrift  = 1000            // the bounds widen by 1/clockDrift of the age of the reading
 	clockStep   = time.Second     // the step of a local clock from which a reading is not used any more
@@ -40,8 +40,8 @@ func (e *Engine) moment(ctx context.Context, wait time.Duration) moment {
 		return m
 	}
 	done := make(chan struct{})
-	reads := e.start(func() { // ends at the time limit
-		e.clock.read(e.ctx, e.records)
+	reads := e.tasks.Go(func() { // ends at the time limit
+		e.clock.read(e.tasks.Closed, e.records)
 		close(done)
 	})
 	if reads && !m.known {
@@ -64,7 +64,7 @@ func (c *storeClock) at(now time.Time) (m moment, due bool) {
 	m.earliest = c.earliest.Add(now.Sub(c.arrived) - age/clockDrift)
 	m.latest = c.latest.Add(age + age/clockDrift)
 	period := clockPeriod
-	if m.blind() {
+	if m.clockUnknown() {
 		period = clockRetry
 	}
 	if due = now.Sub(c.tried) >= period; due {

@@ -6,11 +6,11 @@ import (
 	"crypto/rand"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/retry"
+	"github.com/fencelock/fencelock/internal/tasks"
 )
 
 // Config has the settings of an Engine. All clients of the same records must use the same Prefix.
@@ -32,21 +32,17 @@ type Config struct {
 // Engine keeps locks in records. It is safe for concurrent use. Pass it to fencelock.New, which
 // renews leases.
 type Engine struct {
-	records driver.Records
-	awaiter driver.Awaiter // nil if the records have none
-	cfg     Config
-	clock   storeClock
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	life    sync.Mutex     // guards work against Close
-	closed  atomic.Bool    // Close was called: nothing is granted. It is set under life
-	work    sync.WaitGroup // the goroutines of desks
-	calm    chan struct{}  // has a value for each request to the store
-	urgent  chan struct{}  // the same for renewals and releases
+	records     driver.Records
+	awaiter     driver.Awaiter // nil if the records have none
+	cfg         Config
+	clock       storeClock
+	tasks       *tasks.Group  // the goroutines of workers
+	slots       chan struct{} // has a value for each request to the store
+	urgentSlots chan struct{} // the same for renewals and releases
 
-	mu    sync.Mutex // guards desks
-	desks map[string]*desk
-	swept retry.Period
+	mu      sync.Mutex // guards workers
+	workers map[string]*worker
+	swept   retry.Period
 }
 
 var _ interface {
@@ -67,7 +63,7 @@ const minTTL = 500 * time.Millisecond
 
 // New returns an engine on records; cfg may be nil. It does no I/O.
 func New(records driver.Records, cfg *Config) *Engine {
-	e := &Engine{records: records, desks: map[string]*desk{}}
+	e := &Engine{records: records, tasks: tasks.New(), workers: map[string]*worker{}}
 	if cfg != nil {
 		e.cfg = *cfg
 	}
@@ -77,8 +73,7 @@ func New(records driver.Records, cfg *Config) *Engine {
 	e.cfg.MaxPoll = cmp.Or(e.cfg.MaxPoll, 250*time.Millisecond)
 	e.cfg.Requests = cmp.Or(e.cfg.Requests, 16)
 	e.awaiter, _ = records.(driver.Awaiter)
-	e.calm, e.urgent = make(chan struct{}, e.cfg.Requests), make(chan struct{}, e.cfg.Requests)
-	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.slots, e.urgentSlots = make(chan struct{}, e.cfg.Requests), make(chan struct{}, e.cfg.Requests)
 	return e
 }
 
@@ -86,34 +81,14 @@ func New(records driver.Records, cfg *Config) *Engine {
 // remove from the records what the store has of requests. What is held stays held until its lease ends. The
 // records stay open.
 func (e *Engine) Close() error {
-	e.life.Lock()
-	e.closed.Store(true)
-	e.life.Unlock()
+	e.tasks.Refuse()
 	e.mu.Lock()
-	for _, d := range e.desks {
-		d.ring()
+	for _, d := range e.workers {
+		d.notify()
 	}
 	e.mu.Unlock()
-	done := make(chan struct{})
-	go func() { // ends with the goroutines of desks, the last of which ends with ctx
-		e.work.Wait()
-		close(done)
-	}()
-	retry.Nap(context.Background(), leaveLimit, done)
-	e.cancel()
-	<-done
+	e.tasks.CloseAfter(leaveLimit)
 	return nil
-}
-
-// start runs f in a goroutine that Close waits for. It reports whether the engine is open.
-func (e *Engine) start(f func()) bool {
-	e.life.Lock()
-	defer e.life.Unlock()
-	if e.closed.Load() {
-		return false
-	}
-	e.work.Go(f)
-	return true
 }
 
 // Traits returns what the engine supports. It does no I/O.
@@ -141,7 +116,7 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 
 // Detach forgets an acquisition: its end is not reported; see [driver.Adopter].
 func (e *Engine) Detach(lease driver.Lease) {
-	d := e.desk(lease.Name)
+	d := e.worker(lease.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.holds, lease.Owner)
@@ -182,27 +157,27 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	}})
 }
 
-// deskLife is how long an idle desk is kept, with what it knows of the record, such as how long it has
+// workerLife is how long an idle worker is kept, with what it knows of the record, such as how long it has
 // seen the lease of a dead holder. It is kept until a lease that it has seen is over.
-const deskLife = time.Minute
+const workerLife = time.Minute
 
-// desk returns the desk of a name.
-func (e *Engine) desk(name string) *desk {
+// worker returns the worker of a name.
+func (e *Engine) worker(name string) *worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.swept.Due(deskLife) {
-		for name, d := range e.desks {
+	if e.swept.Due(workerLife) {
+		for name, d := range e.workers {
 			d.mu.Lock()
-			if !d.works && time.Since(d.idle) > deskLife && time.Since(d.next) > deskLife {
-				delete(e.desks, name)
+			if !d.running && time.Since(d.idle) > workerLife && time.Since(d.next) > workerLife {
+				delete(e.workers, name)
 			}
 			d.mu.Unlock()
 		}
 	}
-	d := e.desks[name]
+	d := e.workers[name]
 	if d == nil {
-		d = &desk{engine: e, id: rand.Text(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*acquiring{}, old: true}
-		e.desks[name] = d
+		d = &worker{engine: e, id: rand.Text(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*acquiring{}, old: true}
+		e.workers[name] = d
 	}
 	d.mu.Lock()
 	d.idle = time.Now() // the caller gives it a job, so it is not swept now

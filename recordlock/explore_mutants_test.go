@@ -1,9 +1,7 @@
 package recordlock
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/fencelock/fencelock/internal/testkit/explore"
@@ -23,18 +21,7 @@ var hunts = map[string]bounds{
 }
 
 // TestExploreHunt explores the bounds that a mutant names.
-func TestExploreHunt(t *testing.T) {
-	b, asked := hunts[os.Getenv(explore.Hunted)]
-	if !asked {
-		t.Skip("it is for TestExploreMutants")
-	}
-	m := modelOf(b)
-	if r := explore.Run(m, 2); r.Broken != "" {
-		var out strings.Builder
-		explore.Print(&out, m, r.Trace)
-		t.Errorf("%v\n%s", r, out.String())
-	}
-}
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
 
 // TestExploreMutants changes the decisions and the hold.
 func TestExploreMutants(t *testing.T) {
@@ -52,6 +39,7 @@ func TestExploreMutants(t *testing.T) {
 		explore.Change("a lease counts from before the answer", "step.go", "plain", "d.seen = d.seen.note(st, now)", "d.seen = d.seen.note(st, now.Add(-3*time.Second))"),
 		explore.Change("a conflict counts as stored", "step.go", "plain", "case err == nil:\n\t\td.beat", "case err == nil || errors.Is(err, driver.ErrConflict):\n\t\td.beat"),
 		explore.Change("what waits is granted", "step.go", "plain", "case waits, joins:\n\t\t\ta.queue(st)", "case joins:\n\t\t\ta.queue(st)\n\t\tcase waits:\n\t\t\ta.grant.Owner, a.grant.Token, a.grant.Sent = a.me.Owner, st.Last+1, time.Unix(1_700_000_000, 0)\n\t\t\td.finish(j, nil)"),
+		explore.Change("who finds an earlier attempt keeps its token", "acquire.go", "day", "	if closed || st.holder(a.me.Owner) != nil {", "	if h := st.holder(a.me.Owner); h != nil {\n\t\th.renew(m)\n\t\ta.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: h.Token, Sent: m.now, TTL: a.req.TTL}\n\t\treturn stored, nil\n\t}\n\tif closed || st.holder(a.me.Owner) != nil {"),
 		explore.Change("a token counts however late it was stored", "step.go", "day", "m.age(now) > storeLimit", "m.age(now) > 10000*storeLimit"),
 		explore.Change("the store's answer is not needed", "step.go", "time-outs", "case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be\n", "case !errors.Is(err, driver.ErrConflict) && !final(err):\n\t\td.settle(st)\n"),
 	}))

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +15,11 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/hold"
+	"github.com/fencelock/fencelock/internal/tasks"
 	"github.com/fencelock/fencelock/internal/testkit/explore"
 )
 
-// The explorer drives the decisions that ship: desk.apply, desk.wrote, desk.took, acquiring.enter and
+// The explorer drives the decisions that ship: worker.apply, worker.wrote, worker.took, acquiring.enter and
 // leave, renewal, leaving, and the root's hold machine. It replaces goroutines, timers and the store.
 
 const (
@@ -36,8 +36,10 @@ type bounds struct {
 	clients, acquires            int // acquires of each client
 	timeouts, crashes, jumps     int // of all clients together; requests that timed out stay on their way
 	losses, giveups, copies, all int // copies: requests that are executed twice. all: steps of time, 0 is no bound
+	late                         int // requests during which something else happens, of all clients together; 0 is no bound
 	clock                        bool
 	rates                        [most]float64
+	behind                       time.Duration // of the clock of the second client
 	margin                       time.Duration
 	fair                         int // the most units until a waiter gets a lock without a holder; 0 is not judged
 }
@@ -68,7 +70,7 @@ type undo struct {
 }
 
 type client struct {
-	d       *desk
+	d       *worker
 	a       *acquiring
 	call    *call
 	h       hold.Hold
@@ -97,6 +99,7 @@ type world struct {
 	top                                                       int64 // the greatest token that a holder has relied on
 	topper                                                    string
 	timeouts, crashes, jumps, losses, giveups, copies, delays int
+	late                                                      int
 	broken                                                    string
 }
 
@@ -115,18 +118,29 @@ const (
 	kCrash
 	kLose
 	kDo
+	kLate = 32 // with one of the others: something happens before its request is answered
 )
 
 var start = time.Unix(1_700_000_000, 0)
 
 func (w *world) local(c int) time.Duration { return time.Duration(float64(w.now) * w.b.rates[c]) }
+
+// time is what the clock of a client shows.
+func (w *world) time(c int) time.Time {
+	at := start.Add(w.local(c))
+	if c == 1 {
+		at = at.Add(-w.b.behind)
+	}
+	return at
+}
+
 func (w *world) instant(c int) hold.Instant {
 	l := w.local(c)
 	return hold.Instant{Mono: l, Boot: l, Wall: l}
 }
 
 func (w *world) moment(c int) moment {
-	at := start.Add(w.local(c))
+	at := w.time(c)
 	m := moment{now: at, wall: at, none: true}
 	if w.b.clock {
 		m.known, m.none = true, false
@@ -135,15 +149,18 @@ func (w *world) moment(c int) moment {
 	return m
 }
 
-func (w *world) desk(c int) *desk {
-	return &desk{engine: &Engine{}, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), works: true, holds: map[string]*acquiring{}, old: true}
+// noEngine is open, and starts what reports a loss.
+var noEngine = &Engine{tasks: tasks.New()}
+
+func (w *world) worker(c int) *worker {
+	return &worker{engine: noEngine, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
 }
 
 func initial(b *bounds) *world {
-	w := &world{b: b, gone: true, timeouts: b.timeouts, crashes: b.crashes, jumps: b.jumps, losses: b.losses, giveups: b.giveups, copies: b.copies, delays: b.delays}
+	w := &world{b: b, gone: true, timeouts: b.timeouts, crashes: b.crashes, jumps: b.jumps, losses: b.losses, giveups: b.giveups, copies: b.copies, delays: b.delays, late: b.late}
 	for c := range b.clients {
 		w.cl[c].left = b.acquires
-		w.cl[c].d = w.desk(c)
+		w.cl[c].d = w.worker(c)
 	}
 	return w
 }
@@ -168,13 +185,13 @@ func fresh(j *job) *job {
 
 func (c client) copy() client {
 	o := c.d
-	d := &desk{engine: o.engine, id: o.id, name: o.name, key: o.key, wake: o.wake, works: true, holds: o.holds, state: o.state, version: o.version,
+	d := &worker{engine: o.engine, id: o.id, name: o.name, key: o.key, wake: o.wake, running: true, holds: o.holds, state: o.state, version: o.version,
 		at: o.at, old: o.old, next: o.next, seen: o.seen, changed: o.changed, beat: o.beat, number: o.number, answered: o.answered}
 	c.d = d
 	moved := map[*job]*job{}
 	if c.a != nil {
 		a, j := *c.a, fresh(c.a.job)
-		a.desk, a.queued, a.job = d, make(chan driver.WaitInfo, 1), j
+		a.worker, a.queued, a.job = d, make(chan driver.WaitInfo, 1), j
 		j.apply, j.acquires = a.enter, &a
 		moved[c.a.job], c.a = j, &a
 	}
@@ -205,16 +222,32 @@ func (c client) copy() client {
 	return c
 }
 
-func (w *world) next(emit func(explore.Action, *world)) {
+func (w *world) next(emit func(explore.Action, func() *world)) {
 	act := func(k, c, arg int, f func(n *world, c *client)) {
-		n := w.with(c)
-		if c < 0 {
-			f(n, nil)
-		} else {
-			f(n, &n.cl[c])
+		a := explore.Action{Kind: uint8(k), Who: uint8(max(c, 0)), Arg: uint8(arg)}
+		step := func(late bool) func() *world {
+			return func() *world {
+				n := w.with(c)
+				if c < 0 {
+					f(n, nil)
+				} else {
+					f(n, &n.cl[c])
+				}
+				switch {
+				case n.seq == w.seq || w.b.late == 0: // it has sent nothing, or all requests may be late
+				case late:
+					n.late--
+				default:
+					n.land(c, w.seq)
+				}
+				n.tidy()
+				return n
+			}
 		}
-		n.tidy()
-		emit(explore.Action{Kind: uint8(k), Who: uint8(max(c, 0)), Arg: uint8(arg)}, n)
+		emit(a, step(false))
+		if a.Kind |= kLate; c >= 0 && w.late > 0 {
+			emit(a, step(true))
+		}
 	}
 	for i := range w.net {
 		act(kExec, -1, i, func(n *world, _ *client) { n.exec(i, false) })
@@ -234,7 +267,7 @@ func (w *world) next(emit func(explore.Action, *world)) {
 		} else if len(c.d.jobs) > 0 {
 			act(kStep, i, 0, func(n *world, c *client) { n.step(i) })
 		}
-		if c.call != nil || len(c.d.jobs) > 0 {
+		if w.b.late == 0 && (c.call != nil || len(c.d.jobs) > 0) {
 			act(kDo, i, 0, func(n *world, c *client) { n.do(i) })
 		}
 		if c.a == nil && c.left > 0 {
@@ -259,17 +292,18 @@ func (w *world) next(emit func(explore.Action, *world)) {
 			act(kCrash, i, 0, func(n *world, c *client) {
 				n.crashes--
 				n.cl[i] = client{left: c.left, life: c.life + 1}
-				n.cl[i].d = n.desk(i)
+				n.cl[i].d = n.worker(i)
 			})
 		}
 	}
-	waits := 0
-	for i := range w.b.clients {
-		if w.cl[i].call != nil {
+	waits, works := 0, false
+	for _, c := range w.cl[:w.b.clients] {
+		if c.call != nil {
 			waits = 1
 		}
+		works = works || c.left > 0 || c.a != nil || c.call != nil || len(c.d.jobs) > 0
 	}
-	if w.delays >= waits && (w.b.all == 0 || w.now < time.Duration(w.b.all)*unit) {
+	if works && w.delays >= waits && (w.b.all == 0 || w.now < time.Duration(w.b.all)*unit) {
 		act(kTick, -1, 0, func(n *world, _ *client) { n.now += unit; n.delays -= waits })
 	}
 	if w.jumps > 0 {
@@ -328,15 +362,15 @@ func (w *world) step(i int) {
 // busy ends the jobs whose callers have gone.
 func (w *world) busy(i int) {
 	d := w.cl[i].d
-	d.busy(context.Background(), start.Add(w.local(i)))
-	d.works = true // the model does what its goroutine does
+	d.busy(context.Background(), w.time(i))
+	d.running = true // the model does what its goroutine does
 }
 
 // giveUp ends the wait of a client.
 func (w *world) giveUp(i int) {
 	c := &w.cl[i]
 	owner, before := c.a.me.Owner, slices.Clone(c.d.jobs)
-	c.a.leave(start.Add(w.local(i)))
+	c.a.leave(w.time(i))
 	for _, j := range c.d.jobs {
 		if !slices.Contains(before, j) {
 			c.undoes = append(c.undoes, undo{j, owner})
@@ -362,6 +396,18 @@ func (w *world) do(i int) {
 		if w.answer(i); !read {
 			return
 		}
+	}
+}
+
+// land executes and answers what a client has sent since a request, before anything else happens.
+func (w *world) land(i, since int) {
+	for range 4 {
+		k := w.cl[i].call
+		if k == nil || k.seq <= since {
+			return
+		}
+		w.exec(slices.IndexFunc(w.net, func(r request) bool { return r.seq == k.seq }), false)
+		w.answer(i)
 	}
 }
 
@@ -408,7 +454,7 @@ func (w *world) expire() {
 
 func (w *world) answer(i int) {
 	c := &w.cl[i]
-	k, d, now := c.call, c.d, start.Add(w.local(i))
+	k, d, now := c.call, c.d, w.time(i)
 	c.call = nil
 	if k.err == nil {
 		d.answered = d.number
@@ -427,7 +473,7 @@ func (w *world) answer(i int) {
 
 func (w *world) timeout(i int) {
 	c := &w.cl[i]
-	k, d, now := c.call, c.d, start.Add(w.local(i))
+	k, d, now := c.call, c.d, w.time(i)
 	c.call = nil
 	if !k.get {
 		_ = d.wrote(k.st, "", driver.ErrUnavailable, k.m, now)
@@ -448,7 +494,7 @@ func (w *world) after(i int) {
 		if a.err != nil {
 			c.a = nil
 		} else {
-			since := a.grant.Sent.Sub(start)
+			since := a.grant.Sent.Sub(w.time(i)) + w.local(i)
 			c.has = true
 			c.d.collected(a)
 			c.lease = driver.Lease{Name: "n", Owner: a.grant.Owner, Token: a.grant.Token, TTL: lasts}
@@ -482,7 +528,7 @@ func (w *world) after(i int) {
 	}
 	c.undoes = slices.DeleteFunc(c.undoes, func(u undo) bool { return u.job.ended })
 	if c.a == nil && c.left == 0 && len(c.d.jobs) == 0 { // it does nothing any more
-		*c = client{life: c.life, d: w.desk(i)}
+		*c = client{life: c.life, d: w.worker(i)}
 	}
 }
 
@@ -568,15 +614,8 @@ func (w *world) check() string {
 // fair lets everything work without faults, and returns after how many units a waiter has the lock; 0
 // if the rule does not apply, since somebody holds it or nobody wants it.
 func (w *world) fair() int {
-	wants := false
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		if c.has {
-			return 0
-		}
-		wants = wants || c.a != nil
-	}
-	if !wants {
+	all := w.cl[:w.b.clients]
+	if slices.ContainsFunc(all, func(c client) bool { return c.has }) || !slices.ContainsFunc(all, client.wants) {
 		return 0
 	}
 	n := w.with(-1)
@@ -600,11 +639,18 @@ func (w *world) fair() int {
 				}
 			}
 		}
+		if !slices.ContainsFunc(n.cl[:n.b.clients], client.wants) {
+			return 0 // the waits have ended with an error
+		}
 		n.now += unit
 		n.expire()
 	}
 	return w.b.fair + 1
 }
+
+// wants reports whether a client waits for the lock. One whose grant came too late to be confirmed does
+// not.
+func (c client) wants() bool { return c.a != nil && (!c.has || c.sure || c.renews != nil) }
 
 // key makes equal what has the same future: numbers count by rank, times relative to now.
 func (w *world) keyOf(b []byte, perm []int) []byte {
@@ -647,7 +693,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	all = append(all, w.top)
 	for i := range w.b.clients {
 		c := &w.cl[i]
-		all = append(all, start.Add(w.local(i)).UnixMicro(), c.lease.Token)
+		all = append(all, w.time(i).UnixMicro(), c.lease.Token)
 		if c.a != nil {
 			all = append(all, c.a.me.Ticket, c.a.grant.Token)
 		}
@@ -685,7 +731,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 			rank(c.Beat)
 			num(c.TTL)
 			if w.b.clock { // without it the stamps are not used
-				num(min(wall-c.Wall, c.TTL+3))
+				num(min(wall-c.Wall, c.TTL+3+w.b.behind.Microseconds()))
 				num(min(wall-c.Store, c.TTL+3))
 			}
 		}
@@ -712,7 +758,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	flag(w.ends > 0) // only a long pause lasts so long
 	rank(w.top)
 	text(w.topper)
-	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.jumps), byte(w.losses), byte(w.giveups), byte(w.copies), byte(w.delays))
+	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.jumps), byte(w.losses), byte(w.giveups), byte(w.copies), byte(w.delays), byte(w.late))
 	text(w.broken)
 	for _, r := range net {
 		k := w.cl[r.who].call
@@ -724,7 +770,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	}
 	for _, i := range perm {
 		c := &w.cl[i]
-		d, now := c.d, start.Add(w.local(i))
+		d, now := c.d, w.time(i)
 		rank(now.UnixMicro())
 		b = append(b, byte(c.left), byte(c.life), byte(c.renewed), byte(len(d.jobs)))
 		flag(c.has, c.sure, c.call != nil, d.old, c.a != nil, c.renews != nil, c.leaves != nil)
@@ -786,7 +832,7 @@ var perms = [][][]int{1: {{0}}, 2: {{0, 1}, {1, 0}}, 3: {{0, 1, 2}, {0, 2, 1}, {
 // key is the same for worlds that differ only by which client is which, unless their clocks differ.
 func (w *world) key(b []byte) []byte {
 	all := perms[w.b.clients]
-	if w.b.rates != [most]float64{1, 1, 1} {
+	if w.b.behind != 0 || w.b.rates != [most]float64{1, 1, 1} {
 		return w.keyOf(b, all[0])
 	}
 	var other []byte
@@ -833,16 +879,16 @@ func sortedKeys(s sightings, place [most]byte) []string {
 
 func (w *world) show(a explore.Action) string {
 	what := []string{"acquires", "decides", "store executes", "store executes a copy of", "gets the answer", "has a timeout", "time passes", "a day passes",
-		"renews", "releases", "gives up", "crashes", "the store loses the record", "executed and answered"}[a.Kind]
+		"renews", "releases", "gives up", "crashes", "the store loses the record", "executed and answered"}[a.Kind%kLate]
 	line := fmt.Sprintf("%-4s ", w.now)
-	switch a.Kind {
+	switch a.Kind % kLate {
 	case kTick, kJump, kLose:
 		line += what
 	case kExec, kCopy:
 		line += fmt.Sprintf("%s request %d", what, a.Arg)
 	default:
 		line += fmt.Sprintf("%c %s", 'A'+a.Who, what)
-		if k := w.cl[a.Who].call; a.Kind == kStep && k != nil {
+		if k := w.cl[a.Who].call; a.Kind%kLate == kStep && k != nil {
 			line += map[bool]string{true: ": reads", false: ": swaps"}[k.get]
 		}
 	}
@@ -883,62 +929,38 @@ func modelOf(b bounds) explore.Model[*world] {
 var drift = [most]float64{0.99, 1.01, 1}
 
 // The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []struct {
-	name string
-	b    bounds
-	slow bool
-}{
-	{"2 clients", bounds{clients: 2, acquires: 1}, false},
-	{"2 clients, 1 crash, store clock; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, clock: true, fair: 4}, false},
-	{"2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, fair: 7}, true},
-	{"2 clients, 1 delay", bounds{clients: 2, acquires: 1, delays: 1}, true},
-	{"2 clients, 1 pause of a day, store clock", bounds{clients: 2, acquires: 1, jumps: 1, clock: true}, true},
-	{"2 clients, 1 request given up, 5 units", bounds{clients: 2, acquires: 1, giveups: 1, all: 5}, true},
-	{"2 clients, 1 time-out, 4 units", bounds{clients: 2, acquires: 1, timeouts: 1, all: 4}, true},
-	{"2 clients, clocks 2 % apart, 5 units", bounds{clients: 2, acquires: 1, all: 5, rates: drift}, true},
+var explored = []explore.Bounds[bounds]{
+	explore.Always("2 clients", bounds{clients: 2, acquires: 1}),
+	explore.Always("2 clients, 1 crash, store clock; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, clock: true, fair: 4}),
+	explore.Slowly("2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, fair: 7}),
+	explore.Slowly("2 clients, 1 delay", bounds{clients: 2, acquires: 1, delays: 1}),
+	explore.Slowly("2 clients, 1 pause of a day, store clock", bounds{clients: 2, acquires: 1, jumps: 1, clock: true}),
+	explore.Slowly("2 clients, 1 request given up, 5 units", bounds{clients: 2, acquires: 1, giveups: 1, all: 5}),
+	explore.Slowly("2 clients, 1 time-out, 4 units", bounds{clients: 2, acquires: 1, timeouts: 1, all: 4}),
+	explore.Slowly("2 clients, clocks 2 % apart, 5 units", bounds{clients: 2, acquires: 1, all: 5, rates: drift}),
 }
 
-func TestExplore(t *testing.T) {
-	for _, e := range explored {
-		t.Run(e.name, func(t *testing.T) {
-			if explore.Race || e.slow && os.Getenv("FENCELOCK_SLOW") == "" {
-				t.Skip("takes minutes: make test explores small bounds without the race detector, make explore large ones")
-			}
-			m := modelOf(e.b)
-			r := explore.Run(m, 2)
-			t.Logf("explored %s: %v", e.name, r)
-			if !r.Complete {
-				var out strings.Builder
-				explore.Print(&out, m, r.Trace)
-				t.Errorf("%v\n%s", r, out.String())
-			}
-		})
-	}
-}
+func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
 
 // TestExploreKey compares the key with whole states.
-func TestExploreKey(t *testing.T) {
-	if explore.Race {
-		t.Skip("runs without the race detector")
-	}
-	for _, e := range explored {
-		m := modelOf(e.b)
-		m.Limit = 3000
-		if os.Getenv("FENCELOCK_SLOW") != "" {
-			m.Limit = 30_000
-		}
-		states, keys, err := explore.CheckKey(m)
-		if err != nil {
-			t.Errorf("%s: %v", e.name, err)
-		}
-		t.Logf("%s: %d states, %d keys", e.name, states, keys)
-	}
-}
+func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	m := modelOf(bounds{clients: 2, acquires: 1, all: 5, margin: 1, rates: drift})
-	if r := explore.Run(m, 2); r.Broken == "" || len(r.Trace) > 15 {
-		t.Errorf("%v, want a broken rule after 15 steps at most", r)
-	}
+	explore.MustBreak(t, modelOf(bounds{clients: 2, acquires: 1, all: 5, margin: 1, rates: drift}))
+}
+
+// walked are bounds that are too large to be exhausted.
+var walked = []explore.Bounds[bounds]{
+	explore.Always("3 clients, time-outs, crashes, give-ups, doubled requests", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3}),
+	explore.Always("the same, store clock", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3, jumps: 1, clock: true}),
+	explore.Always("the same, clocks 2 % apart", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3, rates: drift}),
+	explore.Always("2 clients, one clock an hour behind; who waits gets in", bounds{clients: 2, acquires: 5, delays: 20, timeouts: 3, crashes: 1, behind: time.Hour, fair: 7}),
+}
+
+func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
+
+// TestWalkMargin takes away the margin of the hold.
+func TestWalkMargin(t *testing.T) {
+	explore.MustMeet(t, modelOf(bounds{clients: 2, acquires: 5, renews: 3, delays: 10, margin: 1, rates: drift}))
 }

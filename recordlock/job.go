@@ -13,15 +13,15 @@ import (
 type answer int
 
 const (
-	unapplied answer = iota
-	waits            // it is not done, and has changed nothing
-	blind            // the same, since the store's clock is not known
-	joins            // it is not done, and has changed the state
-	refused          // it is done, and has changed nothing
-	stored           // it is done once the state is stored
+	unapplied   answer = iota
+	waits              // it is not done, and has changed nothing
+	awaitsClock        // the same, since the store's clock is not known
+	joins              // it is not done, and has changed the state
+	refused            // it is done, and has changed nothing
+	stored             // it is done once the state is stored
 )
 
-// job is one request of a process for one name. The mutex of its desk guards its fields.
+// job is one request of a process for one name. The mutex of its worker guards its fields.
 type job struct {
 	// apply applies the job to a state. It may be called again with a newer one.
 	apply    func(st *state, m moment) (answer, error)
@@ -29,12 +29,12 @@ type job struct {
 	err      error      // the same, and the result
 	acquires *acquiring // nil for the jobs that do something else
 
-	after  int64         // the number of the desk's last request when it arrived; what refuses it must be newer
+	after  int64         // the number of the worker's last request when it arrived; what refuses it must be newer
 	unsure bool          // the outcome of a Swap that has its changes is unknown
 	until  time.Time     // when it is given up, although it may not be done; zero if its caller waits
 	done   chan struct{} // closed when ended is set
 	ended  bool
-	heard  driver.Waited // what the store has answered to it
+	waited driver.Waited // what the store has answered to it
 }
 
 // writes reports whether the job has changed the state that it was applied to.
@@ -102,8 +102,8 @@ func breaking(owner, reason string, token *int64) *job {
 			return st.holder(owner) != nil || st.Closed != nil && st.Closed.Owner == owner
 		}
 		switch {
-		case m.blind():
-			return blind, nil
+		case m.clockUnknown():
+			return awaitsClock, nil
 		case slices.ContainsFunc(targets, found): // always in the first attempt
 		case slices.Contains(issued, st.Broken):
 			*token = st.Broken
@@ -122,12 +122,12 @@ func breaking(owner, reason string, token *int64) *job {
 	return j
 }
 
-// do gives a job to the desk of a name and waits until it is done or ctx ends.
+// do gives a job to the worker of a name and waits until it is done or ctx ends.
 func (e *Engine) do(ctx context.Context, name string, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	d := e.desk(name)
+	d := e.worker(name)
 	d.submit(j)
 	select {
 	case <-j.done:
@@ -140,6 +140,6 @@ func (e *Engine) do(ctx context.Context, name string, j *job) error {
 		return j.err
 	}
 	j.until = time.Now()
-	d.ring()
-	return j.heard.Ended(ctx, nil)
+	d.notify()
+	return j.waited.Ended(ctx, nil)
 }

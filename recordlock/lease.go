@@ -44,10 +44,10 @@ type moment struct {
 	earliest, latest time.Time // the bounds
 }
 
-// blind reports whether no token can be issued. It must not be below the clock by which an earlier
+// clockUnknown reports whether no token can be issued. It must not be below the clock by which an earlier
 // record of the name has expired. A record can also be too old: a Swap from no record may be executed
 // after a later one has expired.
-func (m moment) blind() bool { return !m.known && !m.none }
+func (m moment) clockUnknown() bool { return !m.known && !m.none }
 
 // age returns how long before now m was, by the clock that shows more: the monotonic one stands still while the
 // host is suspended.
@@ -55,8 +55,8 @@ func (m moment) age(now time.Time) time.Duration {
 	return max(now.Sub(m.now), clock.Wall(now).Sub(m.wall))
 }
 
-// errBlind is why no token is issued.
-var errBlind = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
+// errNoClock is why no token is issued.
+var errNoClock = fmt.Errorf("%w: the store's clock could not be read", driver.ErrUnavailable)
 
 // sightings are the beats that a process has seen in one record, by the owner of a holder or the id of
 // a waiter, and when it saw each first. An owner is a UUID. Of a holder that another program's object

@@ -47,7 +47,7 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 func (e *Engine) status(st *state, m moment) driver.Status {
 	seen := sightings(nil)
 	e.mu.Lock()
-	d := e.desks[st.Name]
+	d := e.workers[st.Name]
 	e.mu.Unlock()
 	if d != nil { // it may have seen the leases before
 		d.mu.Lock()

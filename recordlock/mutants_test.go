@@ -62,18 +62,18 @@ var mutants = []mutant{
 		"if closed || st.holder", "_ = closed\n\tif st.holder",
 	}, "TestMinimumHoldOfAGrantThatIsOver"},
 	{"a request is granted while the engine is being closed", "acquire.go", []string{
-		"if a.err == nil && a.desk.engine.closed.Load()", "if false",
+		"if a.err == nil && a.worker.engine.tasks.Refuses()", "if false",
 	}, "TestCloseMeetsAGrant"},
-	{"a grant whose caller does not know of it outlives the engine", "desk.go", []string{
+	{"a grant whose caller does not know of it outlives the engine", "worker.go", []string{
 		"d.withdraw(a, errClosed, now)", "_ = a",
 	}, "TestCloseMeetsAGrant"},
-	{"a closed engine leaves what it has stored", "desk.go", []string{
+	{"a closed engine leaves what it has stored", "worker.go", []string{
 		"d.withdraw(j.acquires, errClosed, now)", "d.finish(j, errClosed)",
 	}, "TestAcquireMeetsClose"},
-	{"what may have been stored stays after an ErrConfig", "desk.go", []string{
+	{"what may have been stored stays after an ErrConfig", "worker.go", []string{
 		"d.withdraw(j.acquires, err, now)", "d.finish(j, err)",
 	}, "TestConfigErrorAfterAnUnknownOutcome"},
-	{"an ErrConfig ends what withdraws a request", "desk.go", []string{
+	{"an ErrConfig ends what withdraws a request", "worker.go", []string{
 		"case j.until.After(now), large", "case large",
 	}, "TestConfigErrorAfterAnUnknownOutcome"},
 }

@@ -15,19 +15,19 @@ const (
 	watchPause = 10 * time.Second      // between reads beside an Awaiter, whose watch may hang
 	watchLimit = time.Minute           // how long it may report nothing until it is asked again
 	watchRetry = time.Second           // the pause after a failure of it
-	blindPause = 50 * time.Millisecond // between looks at the store's clock, which another desk may read
+	clockPause = 50 * time.Millisecond // between looks at the store's clock, which another worker may read
 )
 
 // rest waits until there is something to do: a new job, a change of the record, the end of a lease,
 // or a read that is due.
-func (d *desk) rest(ctx context.Context) {
+func (d *worker) rest(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	work := len(d.jobs) + len(d.holds)
 	if d.old || work+len(d.grants) == 0 {
 		return
 	}
-	if work > 0 && d.engine.awaiter != nil && !d.watches {
+	if work > 0 && d.engine.awaiter != nil && !d.awaiting {
 		d.follow(ctx)
 	}
 	pause := d.poll()
@@ -48,8 +48,8 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // poll returns the pause between two reads of the record. The caller holds mu.
-func (d *desk) poll() time.Duration {
-	if d.engine.awaiter != nil && !d.deaf {
+func (d *worker) poll() time.Duration {
+	if d.engine.awaiter != nil && !d.unreported {
 		return watchPause
 	}
 	pause := time.Hour
@@ -66,7 +66,7 @@ func (d *desk) poll() time.Duration {
 
 // pauseOf returns the pause between two reads for a waiter. It grows with the time for which the
 // holders have not changed and with the place of the waiter.
-func (d *desk) pauseOf(a *acquiring) time.Duration {
+func (d *worker) pauseOf(a *acquiring) time.Duration {
 	place := find(d.state.Waiters, a.me.Owner)
 	if place < 0 || place >= farPlaces {
 		place = farPlaces - 1
@@ -77,44 +77,44 @@ func (d *desk) pauseOf(a *acquiring) time.Duration {
 }
 
 // follow awaits the next change of the record in the background. The caller holds mu.
-func (d *desk) follow(ctx context.Context) {
+func (d *worker) follow(ctx context.Context) {
 	version := d.version
-	d.watches = d.engine.start(func() { // ends when the record has changed, or with run
+	d.awaiting = d.engine.tasks.Go(func() { // ends when the record has changed, or with run
 		limited, cancel := context.WithTimeout(ctx, watchLimit)
 		defer cancel()
 		rec, err := d.engine.awaiter.Await(limited, d.key, version)
 		if err != nil {
-			retry.Sleep(ctx, d.unheard(limited.Err() == nil))
+			retry.Sleep(ctx, d.watchFailed(limited.Err() == nil))
 		}
-		d.hear(version, rec, err)
+		d.keepReported(version, rec, err)
 	})
 }
 
-// unheard makes the desk poll if no changes are reported, and returns the pause until it asks for them
+// watchFailed makes the worker poll if no changes are reported, and returns the pause until it asks for them
 // again. Each question is a read that no limit of the engine holds back.
-func (d *desk) unheard(yes bool) (pause time.Duration) {
+func (d *worker) watchFailed(yes bool) (pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if pause = watchRetry; d.deaf {
+	if pause = watchRetry; d.unreported {
 		pause = watchPause
 	}
-	if yes != d.deaf {
-		d.deaf = yes
-		d.ring()
+	if yes != d.unreported {
+		d.unreported = yes
+		d.notify()
 	}
 	return pause
 }
 
-// hear keeps a change that was reported after a version, unless the desk has seen another one
+// keepReported keeps a change that was reported after a version, unless the worker has seen another one
 // since. An older state than the last one could lack holders of this process. A report may be older
 // than its question, so it refuses no job that the last state does not.
-func (d *desk) hear(version string, rec driver.Record, err error) {
+func (d *worker) keepReported(version string, rec driver.Record, err error) {
 	st, wrong := decode(d.name, rec.Value)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.watches = false
-	d.deaf = d.deaf && err != nil
-	d.ring()
+	d.awaiting = false
+	d.unreported = d.unreported && err != nil
+	d.notify()
 	switch {
 	case err != nil || d.version != version || d.old:
 	case wrong != nil:

@@ -59,7 +59,7 @@ type claim struct {
 	Most   int64  `json:"max_hold_ms,omitempty"` // what the holder intends; nothing enforces it here
 	Token  int64  `json:"token,omitempty"`       // of a holder
 	Ticket int64  `json:"ticket,omitempty"`      // of a waiter
-	Client string `json:"client,omitempty"`      // of a waiter: its desk
+	Client string `json:"client,omitempty"`      // of a waiter: its worker
 }
 
 // decode reads the value of a record. No value is a name that nobody uses.

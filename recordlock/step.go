@@ -13,7 +13,7 @@ import (
 
 // step applies all jobs to the last state once, and stores the result if they have changed it. It first
 // reads the record if that is due.
-func (d *desk) step(ctx context.Context) error {
+func (d *worker) step(ctx context.Context) error {
 	if d.outdated() {
 		if err := d.read(ctx); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (d *desk) step(ctx context.Context) error {
 }
 
 // outdated reports whether the record must be read again.
-func (d *desk) outdated() bool {
+func (d *worker) outdated() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.old
@@ -36,7 +36,7 @@ func (d *desk) outdated() bool {
 // apply applies all jobs to a copy of the last state. It returns that, and the version that it replaces,
 // if it must be stored. Otherwise it gives the jobs their answers. A job that is refused by a state from
 // before it arrived gets none: the record must be read again.
-func (d *desk) apply(m moment) (st *state, version string) {
+func (d *worker) apply(m moment) (st *state, version string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st = d.state.clone()
@@ -56,9 +56,9 @@ func (d *desk) apply(m moment) (st *state, version string) {
 			case d.answered <= j.after:
 				j.answer, d.old = unapplied, true
 			}
-		case blind: // the others go on
-			j.heard.Unavailable(context.Background(), errBlind)
-			d.next = earliest(d.next, m.now.Add(blindPause))
+		case awaitsClock: // the others go on
+			j.waited.Unavailable(context.Background(), errNoClock)
+			d.next = earliest(d.next, m.now.Add(clockPause))
 		}
 	}
 	if d.keepPlaces(st, m, changed) || changed {
@@ -75,13 +75,13 @@ const (
 	morePlace = 250 * time.Millisecond
 )
 
-// keepPlaces renews the places of the desk among the waiters when that is due, or if the state is
+// keepPlaces renews the places of the worker among the waiters when that is due, or if the state is
 // stored anyway. It reports whether it has, and notes when it is due next. The caller holds mu.
-func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
-	desks := map[string]bool{}
+func (d *worker) keepPlaces(st *state, m moment, anyway bool) bool {
+	workers := map[string]bool{}
 	var own []*claim
 	for i, w := range st.Waiters {
-		desks[w.Client] = true
+		workers[w.Client] = true
 		if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.me.Owner == w.Owner }) {
 			own = append(own, &st.Waiters[i])
 		}
@@ -89,7 +89,7 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 	if len(own) == 0 {
 		return false
 	}
-	life := placeTTL + time.Duration(len(desks))*morePlace
+	life := placeTTL + time.Duration(len(workers))*morePlace
 	left := life/3 - m.now.Sub(d.beat)
 	due := left <= 0 || anyway
 	if due {
@@ -104,7 +104,7 @@ func (d *desk) keepPlaces(st *state, m moment, anyway bool) bool {
 }
 
 // settle gives the jobs the answers that they have made of a state. The caller holds mu.
-func (d *desk) settle(st *state) {
+func (d *worker) settle(st *state) {
 	for _, j := range slices.Clone(d.jobs) {
 		a := j.acquires
 		switch j.answer {
@@ -122,9 +122,9 @@ func (d *desk) settle(st *state) {
 	}
 }
 
-// call makes one request to the store, when there is room for it.
-func (d *desk) call(ctx context.Context, request func(context.Context) error) (err error) {
-	room, err := d.room(ctx)
+// call makes one request to the store, when a slot is free.
+func (d *worker) call(ctx context.Context, request func(context.Context) error) (err error) {
+	slot, err := d.takeSlot(ctx)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (d *desk) call(ctx context.Context, request func(context.Context) error) (e
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	err = request(ctx)
 	cancel()
-	<-room
+	<-slot
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil {
@@ -147,21 +147,21 @@ func (d *desk) call(ctx context.Context, request func(context.Context) error) (e
 	return err
 }
 
-// room waits until there is room for a request, which it takes. If an urgent job arrives in the
-// meantime, it waits for that of urgent requests.
-func (d *desk) room(ctx context.Context) (chan struct{}, error) {
+// takeSlot waits for a free slot for a request, and takes it. If an urgent job arrives in the
+// meantime, it waits for an urgent slot.
+func (d *worker) takeSlot(ctx context.Context) (chan struct{}, error) {
 	for {
 		d.mu.Lock()
-		room := d.engine.calm
+		slots := d.engine.slots
 		if slices.ContainsFunc(d.jobs, (*job).urgent) {
-			room = d.engine.urgent
+			slots = d.engine.urgentSlots
 		}
 		d.mu.Unlock()
 		select {
-		case room <- struct{}{}:
-			return room, nil
+		case slots <- struct{}{}:
+			return slots, nil
 		case <-d.wake: // perhaps by an urgent job
-			defer d.ring() // it is new for rest, too
+			defer d.notify() // it is new for rest, too
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -169,7 +169,7 @@ func (d *desk) room(ctx context.Context) (chan struct{}, error) {
 }
 
 // read reads the record.
-func (d *desk) read(ctx context.Context) error {
+func (d *worker) read(ctx context.Context) error {
 	var rec driver.Record
 	err := d.call(ctx, func(ctx context.Context) (err error) {
 		rec, err = d.engine.records.Get(ctx, d.key)
@@ -190,7 +190,7 @@ func (d *desk) read(ctx context.Context) error {
 
 // took keeps a state as the last one. Leases that it shows for the first time count from now, after
 // the answer, since their holders may have renewed them until shortly before. The caller holds mu.
-func (d *desk) took(st *state, version string, now time.Time) {
+func (d *worker) took(st *state, version string, now time.Time) {
 	if d.state == nil || d.state.Last != st.Last || len(d.state.Holders) != len(st.Holders) {
 		d.changed = now
 	}
@@ -199,7 +199,7 @@ func (d *desk) took(st *state, version string, now time.Time) {
 	for owner, a := range d.holds {
 		if st.holder(owner) == nil {
 			delete(d.holds, owner)
-			d.engine.start(func() { a.req.OnLost(a.cause(st)) }) // ends at once: it does not block
+			d.engine.tasks.Go(func() { a.req.OnLost(a.cause(st)) }) // ends at once: it does not block
 		}
 	}
 }
@@ -219,7 +219,7 @@ const storeLimit = time.Minute
 var errLate = fmt.Errorf("%w: a change was stored too late, and is repeated", driver.ErrUnavailable)
 
 // store stores a change, and gives the jobs their answers.
-func (d *desk) store(ctx context.Context, st *state, from string, m moment) error {
+func (d *worker) store(ctx context.Context, st *state, from string, m moment) error {
 	var version string
 	err := d.call(ctx, func(ctx context.Context) (err error) {
 		version, err = d.engine.records.Swap(ctx, d.key, encode(st), from, st.lone(m))
@@ -230,7 +230,7 @@ func (d *desk) store(ctx context.Context, st *state, from string, m moment) erro
 
 // wrote gives the jobs the answers that they have made of st, which was decided at m, once the store has
 // answered at now.
-func (d *desk) wrote(st *state, version string, err error, m moment, now time.Time) error {
+func (d *worker) wrote(st *state, version string, err error, m moment, now time.Time) error {
 	if err == nil && m.age(now) > storeLimit {
 		err = errLate
 	}

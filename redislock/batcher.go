@@ -28,7 +28,7 @@ const (
 // its call. Operations that start while maxInFlight calls are running wait and are sent together.
 // An operation on an idle engine does not wait.
 type batcher struct {
-	*client
+	client  *client
 	delay   time.Duration
 	batches atomic.Int64 // sent so far; makes each batch's id unique
 
@@ -62,7 +62,7 @@ const refused = 'x'
 
 // canBatch reports whether operations may share a script. On a Cluster their keys are in different
 // slots, and with MinReplicas each call waits for its own replicas.
-func (b *batcher) canBatch() bool { return !b.cluster() && b.cfg.MinReplicas == 0 }
+func (b *batcher) canBatch() bool { return !b.client.cluster() && b.client.cfg.MinReplicas == 0 }
 
 // tryStart claims a slot for a direct call and reports whether one was free. finishCall must
 // follow.
@@ -90,9 +90,9 @@ func (b *batcher) send(ctx context.Context, op *pendingOp) opResult {
 	case <-ctx.Done():
 		var late int64
 		if !b.remove(op) {
-			late = b.clock.ever(op.limit)
+			late = b.client.clock.ever(op.limit)
 		}
-		return opResult{err: b.unreached(ctx.Err()), late: late}
+		return opResult{err: b.client.unreached(ctx.Err()), late: late}
 	}
 }
 
@@ -156,7 +156,7 @@ func (b *batcher) runBatches(batch []*pendingOp) {
 			b.execBatch(batch)
 		}
 	}
-	if !b.tasks.Go(task) {
+	if !b.client.tasks.Go(task) {
 		task()
 	}
 }
@@ -170,10 +170,10 @@ func (b *batcher) execBatch(batch []*pendingOp) {
 		c.Args = append(c.Args, op.args...)
 		limit = min(limit, op.limit)
 	}
-	until, late := b.until(context.Background(), limit)
-	which := b.id + strconv.FormatInt(b.batches.Add(1), 36)
-	c.Args[0], c.Args[1], c.Args[2], c.Args[3], c.Args[4] = b.base(), b.retention, until, which, string(letters)
-	text, err := b.eval(redisconn.WithDeadline(context.Background(), limit), c)
+	until, late := b.client.until(context.Background(), limit)
+	which := b.client.id + strconv.FormatInt(b.batches.Add(1), 36)
+	c.Args[0], c.Args[1], c.Args[2], c.Args[3], c.Args[4] = b.client.base(), b.client.retention, until, which, string(letters)
+	text, err := b.client.eval(redisconn.WithDeadline(context.Background(), limit), c)
 	in := redisfmt.Words{Rest: text}
 	now := in.Next()
 	if err == nil && len(in.Rest) != len(batch) {

@@ -17,9 +17,9 @@ const beatSize = 100
 
 // beater tells the servers once a second that this client still waits, for all its names together.
 type beater struct {
-	*client
-	queue *waitQueue
-	parts *parts
+	client *client
+	queue  *waitQueue
+	parts  *parts
 
 	// Guarded by waitQueue.mu.
 	running bool
@@ -31,14 +31,14 @@ type beater struct {
 func (b *beater) start() {
 	if !b.running {
 		b.running = true
-		b.tasks.Spawn(b.loop) // ends when nobody waits, or with Close
+		b.client.tasks.Spawn(b.loop) // ends when nobody waits, or with Close
 	}
 }
 
 // loop beats until no group is left.
 func (b *beater) loop() {
 	for {
-		retry.Sleep(b.closed, pollEvery-retry.Jitter(pollEvery/10))
+		retry.Sleep(b.client.closed, pollEvery-retry.Jitter(pollEvery/10))
 		if b.ended() {
 			return
 		}
@@ -51,7 +51,7 @@ func (b *beater) loop() {
 func (b *beater) ended() bool {
 	b.queue.mu.Lock()
 	defer b.queue.mu.Unlock()
-	b.running = b.closed.Err() == nil && len(b.queue.groups) > 0
+	b.running = b.client.closed.Err() == nil && len(b.queue.groups) > 0
 	return !b.running
 }
 
@@ -83,7 +83,7 @@ func (q *waitQueue) pulses() (all []pulse) {
 func (b *beater) beat() {
 	all := map[string][]pulse{}
 	switch pulses := b.queue.pulses(); {
-	case b.cluster():
+	case b.client.cluster():
 		for _, p := range pulses {
 			part := b.parts.of(slotOf(p.lock))
 			all[part] = append(all[part], p)
@@ -93,7 +93,7 @@ func (b *beater) beat() {
 	}
 	for part, pulses := range all {
 		if b.begin(part) {
-			b.tasks.Spawn(func() { // ends with the answer, after grantLife, or with Close
+			b.client.tasks.Spawn(func() { // ends with the answer, after grantLife, or with Close
 				defer b.end(part)
 				b.send(pulses)
 			})
@@ -122,30 +122,30 @@ func (b *beater) end(part string) {
 // send reports groups, in one pipeline. A group that needs more than that polls at once.
 func (b *beater) send(all []pulse) {
 	const limit = grantLife // one that is late does no harm
-	b.askTime(b.closed)
-	until, _ := b.until(b.closed, limit)
+	b.client.askTime(b.client.closed)
+	until, _ := b.client.until(b.client.closed, limit)
 	sent := time.Now()
 	size := beatSize
-	if b.cluster() {
+	if b.client.cluster() {
 		size = 1
 	}
-	head := []string{b.base(), until, b.own.stamp(sent)}
+	head := []string{b.client.base(), until, b.client.own.stamp(sent)}
 	chunks := slices.Collect(slices.Chunk(all, size))
 	calls := make([]redisconn.Call, len(chunks))
 	for i, chunk := range chunks {
 		keys, args := make([]string, 1, 1+len(chunk)), make([]string, len(head), len(head)+len(chunk))
-		keys[0] = b.alive(chunk[0].lock) + b.id
+		keys[0] = b.client.alive(chunk[0].lock) + b.client.id
 		copy(args, head)
 		for _, p := range chunk {
 			keys, args = append(keys, p.lock), append(args, p.entry)
 		}
 		calls[i] = redisconn.Call{Script: beatScript, Keys: keys, Args: args}
 	}
-	ctx, cancel := context.WithTimeout(b.closed, limit)
+	ctx, cancel := context.WithTimeout(b.client.closed, limit)
 	defer cancel()
 	spread := max(pollEvery/2, time.Duration(len(all))*pollPause)
-	for i, r := range b.conn.Eval(ctx, calls) {
-		b.heard(chunks[i], r, sent, spread)
+	for i, r := range b.client.conn.Eval(ctx, calls) {
+		b.answered(chunks[i], r, sent, spread)
 	}
 }
 
@@ -153,15 +153,15 @@ func (b *beater) send(all []pulse) {
 // overload a server that is only slow.
 const pollPause = 50 * time.Millisecond
 
-// heard acts on one answer. After a failure the groups poll within spread; the next beat is not
+// answered acts on one answer. After a failure the groups poll within spread; the next beat is not
 // delayed.
-func (b *beater) heard(part []pulse, r redisconn.Reply, sent time.Time, spread time.Duration) {
+func (b *beater) answered(part []pulse, r redisconn.Reply, sent time.Time, spread time.Duration) {
 	in := redisfmt.Words{Rest: r.Text}
 	if now, late := strings.CutPrefix(r.Text, "late "); late {
-		b.clock.note(clockSample{sent: sent, server: redisfmt.Number(now)}, true)
+		b.client.clock.note(clockSample{sent: sent, server: redisfmt.Number(now)}, true)
 		in.Bad = true
 	} else if now := in.Int(); r.Err == nil && !in.Bad {
-		b.clock.note(clockSample{sent: sent, server: now}, false)
+		b.client.clock.note(clockSample{sent: sent, server: now}, false)
 	}
 	b.queue.mu.Lock()
 	defer b.queue.mu.Unlock()

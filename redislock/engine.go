@@ -2,7 +2,10 @@ package redislock
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -25,7 +28,7 @@ var (
 // It is safe for concurrent use. Pass it to fencelock.New, which renews leases; Engine.Acquire
 // alone does not.
 type Engine struct {
-	*client
+	client   *client
 	queue    *waitQueue
 	batcher  *batcher
 	acquirer *acquirer
@@ -52,15 +55,15 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	queue := &waitQueue{client: c, waiters: map[string]*waiter{}, groups: map[string]*group{}, holds: map[string]*hold{}, late: map[string]int64{}, freeing: map[string]bool{}, short: map[string]bool{}}
 	queue.index = newNameIndex(c, queue.matters)
 	batcher := &batcher{client: c, delay: batchDelay}
-	fitness := &fitness{client: c}
+	server := &serverCheck{client: c}
 	marker, parts := &marker{client: c}, &parts{client: c}
 	queue.beater = &beater{client: c, queue: queue, parts: parts, busy: map[string]bool{}}
 	return &Engine{
 		client: c, queue: queue, batcher: batcher, marker: marker, parts: parts,
 		lister: &lister{client: c, index: queue.index, marker: marker},
 		acquirer: &acquirer{
-			client: c, queue: queue, batcher: batcher, fitness: fitness, marker: marker, parts: parts,
-			listener: &listener{client: c, queue: queue, fitness: fitness, up: make(chan struct{})},
+			client: c, queue: queue, batcher: batcher, server: server, marker: marker, parts: parts,
+			listener: &listener{client: c, queue: queue, server: server, up: make(chan struct{})},
 		},
 	}
 }
@@ -69,7 +72,7 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 // for its goroutines. Locks that are still held remain until they expire, so release them first.
 // Close does not close the client.
 func (e *Engine) Close() error {
-	e.tasks.Close()
+	e.client.tasks.Close()
 	return nil
 }
 
@@ -78,7 +81,7 @@ func (e *Engine) Close() error {
 func (e *Engine) Init(ctx context.Context) error { return e.marker.Init(ctx) }
 
 // Traits returns the engine's capabilities.
-func (e *Engine) Traits() driver.Traits { return e.cfg.traits() }
+func (e *Engine) Traits() driver.Traits { return e.client.cfg.traits() }
 
 // Part returns the master that holds the slot of a lease, if it is known, so that renewals on an
 // unresponsive master do not delay those on others; see [driver.Parter]. Without a Cluster it
@@ -104,7 +107,7 @@ func (e *Engine) Adopt(ctx context.Context, lease driver.Lease, req driver.Reque
 // been confirmed yet, Detach first renews it to its TTL, which blocks for two seconds at most.
 func (e *Engine) Detach(lease driver.Lease) {
 	if e.queue.isShort(lease.Owner) {
-		ctx, cancel := context.WithTimeout(e.closed, min(grantLife, lease.TTL))
+		ctx, cancel := context.WithTimeout(e.client.closed, min(grantLife, lease.TTL))
 		defer cancel()
 		_ = e.Renew(ctx, []driver.Lease{lease}) // if it fails, the lease ends with the grant
 	}
@@ -126,4 +129,44 @@ func (e *Engine) List(ctx context.Context, q driver.Query) ([]driver.Status, err
 // error the limit may have changed or may still change.
 func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	return e.client.Resize(ctx, name, limit)
+}
+
+// Resize sets the limit of a shared name.
+func (c *client) Resize(ctx context.Context, name string, limit int) error {
+	if err := driver.CheckResize(name, limit); err != nil {
+		return err
+	}
+	lock, err := c.lockKey(name)
+	if err != nil {
+		return err
+	}
+	// The first call reads the version of the limit and the second one changes that version. So a
+	// call that arrives after another Resize finds a newer version and has no effect.
+	limited := redisconn.WithDeadline(ctx, c.cfg.RetryTimeout)
+	text, err := c.retryUnavailable(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit)))
+	if err != nil {
+		return unavailable(err)
+	}
+	version, ok := strings.CutPrefix(text, "version ")
+	if !ok {
+		return malformed(text)
+	}
+	text, err = c.retryUnavailable(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit), version))
+	_, failure, _ := strings.Cut(text, " ")
+	c.unpublished(lock, failure)
+	return unavailable(err)
+}
+
+// retryUnavailable repeats a call until the server answers or limited ends. Each attempt has its own time
+// limit, because an attempt on a dead connection may never return. Calls that must not run twice
+// pass a limit as long as limited.
+func (c *client) retryUnavailable(ctx, limited context.Context, each time.Duration, call redisconn.Call) (string, error) {
+	var why error
+	for pause := newBackoff(); ; pause.Wait(ctx) {
+		text, err := c.eval(redisconn.WithDeadline(limited, each), call)
+		why = cause(why, err)
+		if err == nil || !passing(err) || limited.Err() != nil || c.closed.Err() != nil {
+			return text, why
+		}
+	}
 }

@@ -27,7 +27,7 @@ var (
 const GrantLife = grantLife
 
 // ID returns what the engine's channel is named after.
-func (e *Engine) ID() string { return e.id }
+func (e *Engine) ID() string { return e.client.id }
 
 // Listens reports whether the engine's subscription stands, as far as it knows.
 func (e *Engine) Listens() bool {
@@ -58,7 +58,7 @@ func (e *Engine) Queued(name string) (n int) {
 }
 
 // LockKey returns the key of a name.
-func (e *Engine) LockKey(name string) (string, error) { return e.lockKey(name) }
+func (e *Engine) LockKey(name string) (string, error) { return e.client.lockKey(name) }
 
 // MaxFlights is how many calls of the common kind are under way at once.
 const MaxFlights = maxInFlight
@@ -86,13 +86,13 @@ func (e *Engine) Subscribed(ctx context.Context) error {
 }
 
 // Doubt makes the next acquire look at the server again.
-func (e *Engine) Doubt() { e.acquirer.fitness.forget() }
+func (e *Engine) Doubt() { e.acquirer.server.invalidate() }
 
 // Mistake makes the engine wrong about the server's clock.
 func (e *Engine) Mistake(by time.Duration) {
-	e.clock.mu.Lock()
-	defer e.clock.mu.Unlock()
-	e.clock.last = clockSample{sent: time.Now(), server: e.clock.last.latest(time.Now()) + by.Microseconds()}
+	e.client.clock.mu.Lock()
+	defer e.client.clock.mu.Unlock()
+	e.client.clock.last = clockSample{sent: time.Now(), server: e.client.clock.last.latest(time.Now()) + by.Microseconds()}
 }
 
 // AdoptScript passes an acquisition on.

@@ -21,7 +21,7 @@ const (
 
 // nameIndex writes this client's names to the index of names, and reads the index.
 type nameIndex struct {
-	*client
+	client *client
 	nameindex.Notes
 }
 
@@ -35,10 +35,10 @@ func newNameIndex(c *client, matters func(nameindex.Noted) bool) *nameIndex {
 func (x *nameIndex) write(ctx context.Context, due map[string]time.Duration) (refused bool) {
 	args := map[string][]string{}
 	for name, life := range due {
-		key := x.indexOf(name)
+		key := x.client.indexOf(name)
 		args[key] = append(args[key], redisfmt.Millis(life), name)
 	}
-	replies := x.conn.Eval(ctx, chunked(indexScript, 2*nameindex.Size, args))
+	replies := x.client.conn.Eval(ctx, chunked(indexScript, 2*nameindex.Size, args))
 	return slices.ContainsFunc(replies, func(r redisconn.Reply) bool { return redisconn.Denied(r.Err) })
 }
 
@@ -73,16 +73,16 @@ func (s keyspace) indexKey(shard int) string {
 // read collects the matching names of the index.
 func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]bool) error {
 	first, last := -1, 0
-	if x.cluster() {
+	if x.client.cluster() {
 		first, last = 0, indexShards
 	}
 	var calls []redisconn.Call
 	for shard := first; shard < last; shard++ {
-		calls = append(calls, redisconn.Call{Script: indexNamesScript, Keys: []string{x.indexKey(shard)}, Args: []string{"0"}})
+		calls = append(calls, redisconn.Call{Script: indexNamesScript, Keys: []string{x.client.indexKey(shard)}, Args: []string{"0"}})
 	}
 	for len(calls) > 0 {
 		var rest []redisconn.Call
-		for i, r := range x.conn.Eval(redisconn.WithDeadline(ctx, x.cfg.RetryTimeout), calls) {
+		for i, r := range x.client.conn.Eval(redisconn.WithDeadline(ctx, x.client.cfg.RetryTimeout), calls) {
 			if r.Err != nil {
 				return r.Err
 			}
@@ -99,8 +99,8 @@ func (x *nameIndex) read(ctx context.Context, q driver.Query, found map[string]b
 func (x *nameIndex) drop(ctx context.Context, free []string, at int64) {
 	args := map[string][]string{}
 	for _, name := range free {
-		key := x.indexOf(name)
+		key := x.client.indexOf(name)
 		args[key] = append(args[key], name)
 	}
-	x.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
+	x.client.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(0)), chunked(indexDropScript, nameindex.Size, args, nameindex.FreeUntil(at)))
 }

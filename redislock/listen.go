@@ -14,9 +14,9 @@ import (
 
 // listener keeps the client subscribed to its own channel, which carries messages for the queue.
 type listener struct {
-	*client
-	queue   *waitQueue
-	fitness *fitness
+	client *client
+	queue  *waitQueue
+	server *serverCheck
 
 	mu      sync.Mutex // guards all below
 	started bool
@@ -29,7 +29,7 @@ func (l *listener) start() bool {
 	l.mu.Lock()
 	if !l.started {
 		l.started = true
-		l.tasks.Go(l.subscribe) // ends with Close
+		l.client.tasks.Go(l.subscribe) // ends with Close
 	}
 	l.mu.Unlock()
 	return l.ready()
@@ -39,13 +39,13 @@ func (l *listener) start() bool {
 // reconnection all waiters are put back into the queue.
 func (l *listener) subscribe() {
 	pause := newBackoff()
-	for again := false; l.closed.Err() == nil; again = true {
-		ctx, end := context.WithCancelCause(l.closed)
-		err := l.conn.Subscribe(ctx, l.base()+l.id, func() {
+	for again := false; l.client.closed.Err() == nil; again = true {
+		ctx, end := context.WithCancelCause(l.client.closed)
+		err := l.client.conn.Subscribe(ctx, l.client.base()+l.client.id, func() {
 			pause.Reset()
 			l.set(nil)
 			if again {
-				l.fitness.forget()
+				l.server.invalidate()
 			}
 			l.queue.rejoin(end)
 		}, l.queue.onMessage)
@@ -55,7 +55,7 @@ func (l *listener) subscribe() {
 		end(nil)
 		l.set(orElse(err, errEnded))
 		l.queue.unreachable(orElse(err, errEnded))
-		pause.Wait(l.closed)
+		pause.Wait(l.client.closed)
 	}
 }
 
@@ -145,8 +145,8 @@ func (l *listener) subscribed(ctx context.Context) error {
 		case <-up:
 			return nil
 		case <-ctx.Done():
-			return unavailable(fmt.Errorf("subscribing: %w", orElse(err, l.unreached(ctx.Err()))))
-		case <-l.closed.Done():
+			return unavailable(fmt.Errorf("subscribing: %w", orElse(err, l.client.unreached(ctx.Err()))))
+		case <-l.client.closed.Done():
 			return unavailable(errClosed)
 		case <-tick.C:
 			if err != nil && !passing(err) {
@@ -174,12 +174,12 @@ func (q *waitQueue) onMessage(text string) {
 	switch in.Next() {
 	case "grant":
 		owner := in.Next()
-		n := grantMsg{token: in.Int(), floor: in.Int(), sent: q.own.at(in.Int())}
+		n := grantMsg{token: in.Int(), floor: in.Int(), sent: q.client.own.at(in.Int())}
 		// If no request takes the grant, release it, or the lock stays blocked until the grant
 		// expires. This happens when a request is withdrawn while it is being granted, or is
 		// granted twice.
 		if !in.Bad && !q.deliver(owner, n) {
-			q.giveBack(q.releaseCall(in.Rest, owner, n.token, 0))
+			q.client.giveBack(q.client.releaseCall(in.Rest, owner, n.token, 0))
 		}
 	case "refuse":
 		owner, limit := in.Next(), in.Next()
@@ -187,7 +187,7 @@ func (q *waitQueue) onMessage(text string) {
 			q.deliver(owner, grantMsg{err: fmt.Errorf("%w: the name is in use with a limit of %s; all requests for a shared name must have the same limit", driver.ErrInvalid, limit)})
 		}
 	case "advance":
-		if name, ok := q.nameOf(in.Rest); ok {
+		if name, ok := q.client.nameOf(in.Rest); ok {
 			q.pollNow(name)
 		}
 	case "lost":

@@ -23,8 +23,8 @@ const (
 
 // parts knows which master of a Cluster has which slots.
 type parts struct {
-	*client
-	asked retry.Period // when the table was last fetched
+	client *client
+	asked  retry.Period // when the table was last fetched
 
 	mu     sync.Mutex // guards ranges
 	ranges []slotRange
@@ -38,10 +38,10 @@ type slotRange struct {
 
 // Part returns the master that has the slot of a lease.
 func (p *parts) Part(l driver.Lease) string {
-	if !p.cluster() {
+	if !p.client.cluster() {
 		return ""
 	}
-	lock, err := p.lockKey(l.Name)
+	lock, err := p.client.lockKey(l.Name)
 	if err != nil {
 		return ""
 	}
@@ -54,10 +54,10 @@ func (p *parts) know() {
 	if !p.asked.Due(partsFresh) {
 		return
 	}
-	p.tasks.Go(func() { // ends when the masters have answered, with its limit, or soon after Close
-		ctx, cancel := context.WithTimeout(p.closed, partsLimit)
+	p.client.tasks.Go(func() { // ends when the masters have answered, with its limit, or soon after Close
+		ctx, cancel := context.WithTimeout(p.client.closed, partsLimit)
 		defer cancel()
-		answers, _ := p.conn.Each(ctx, "CLUSTER", "NODES") // nodes that do not answer are asked again next time
+		answers, _ := p.client.conn.Each(ctx, "CLUSTER", "NODES") // nodes that do not answer are asked again next time
 		p.learn(answers)
 	})
 }

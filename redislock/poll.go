@@ -22,7 +22,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	if g == nil {
 		g = &group{name: w.req.Name, lock: w.lock, poke: make(chan struct{}, 1)}
 		q.groups[w.req.Name] = g
-		q.tasks.Spawn(func() { q.pollLoop(g) }) // ends when the group has no waiters, or with Close
+		q.client.tasks.Spawn(func() { q.pollLoop(g) }) // ends when the group has no waiters, or with Close
 	}
 	g.waiters = append(g.waiters, w)
 	w.wake = make(chan struct{}, 1)
@@ -39,7 +39,7 @@ func (q *waitQueue) pollLoop(g *group) {
 	defer timer.Stop()
 	failed := newBackoff()
 	var refused time.Time // since when; zero if it is not refusing
-	var noted time.Time   // when the index was last told of the name
+	var noted time.Time   // when the name was last entered in the index
 	for {
 		left, ok := q.remaining(g)
 		if !ok {
@@ -50,7 +50,7 @@ func (q *waitQueue) pollLoop(g *group) {
 			select {
 			case <-timer.C:
 			case <-g.poke:
-			case <-q.closed.Done():
+			case <-q.client.closed.Done():
 				return
 			}
 			continue
@@ -74,7 +74,7 @@ func (q *waitQueue) pollLoop(g *group) {
 			refused = time.Time{}
 		case refused.IsZero():
 			refused = time.Now()
-		case time.Since(refused) > q.cfg.RetryTimeout:
+		case time.Since(refused) > q.client.cfg.RetryTimeout:
 			q.refuse(g, err)
 		}
 		q.mu.Lock()
@@ -115,7 +115,7 @@ func (q *waitQueue) refuse(g *group, err error) {
 func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(g.waiters) == 0 || q.closed.Err() != nil {
+	if len(g.waiters) == 0 || q.client.closed.Err() != nil {
 		delete(q.groups, g.name)
 		return 0, false
 	}
@@ -130,7 +130,7 @@ func (q *waitQueue) heartbeat(g *group) error {
 		return nil
 	}
 	first := queued[0]
-	args := []string{q.id, "", "", first.entry()}
+	args := []string{q.client.id, "", "", first.entry()}
 	if !again {
 		return q.poll(g, first, args)
 	}
@@ -179,22 +179,22 @@ func compareTickets(a, b *waiter) int {
 // poll runs the touch script on behalf of the oldest request and acts on its answer.
 func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	limit := attemptLimit(first.req.TTL)
-	q.askTime(q.closed)
-	args[1], _ = q.until(q.closed, limit)
+	q.client.askTime(q.client.closed)
+	args[1], _ = q.client.until(q.client.closed, limit)
 	sent := time.Now()
-	args[2] = q.own.stamp(sent)
-	text, err := q.eval(redisconn.WithDeadline(q.closed, limit), q.call(touchScript, g.lock, args...))
+	args[2] = q.client.own.stamp(sent)
+	text, err := q.client.eval(redisconn.WithDeadline(q.client.closed, limit), q.client.call(touchScript, g.lock, args...))
 	if err != nil {
 		return err
 	}
 	if now, ok := strings.CutPrefix(text, "late "); ok {
-		q.clock.note(clockSample{sent: sent, server: redisfmt.Number(now)}, true)
+		q.client.clock.note(clockSample{sent: sent, server: redisfmt.Number(now)}, true)
 		return errLate
 	}
 	in := redisfmt.Words{Rest: text}
 	if rest, ok := strings.CutPrefix(text, "mine "); ok {
 		in.Rest = rest
-		q.clock.note(clockSample{sent: sent, server: in.Int()}, false)
+		q.client.clock.note(clockSample{sent: sent, server: in.Int()}, false)
 		q.found(g, in.Next(), in.Int(), len(args) > 4)
 		return nil
 	}
@@ -203,7 +203,7 @@ func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	if in.Bad {
 		return malformed(text)
 	}
-	q.clock.note(clockSample{sent: sent, server: now}, false)
+	q.client.clock.note(clockSample{sent: sent, server: now}, false)
 	q.report(g, first, position, o, known)
 	return nil
 }

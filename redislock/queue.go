@@ -2,17 +2,20 @@ package redislock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
+	"github.com/fencelock/fencelock/internal/redisconn"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // waitQueue holds the requests of this client that accept messages, and its granted locks. A
 // message that arrives late finds its owner in one of the two.
 type waitQueue struct {
-	*client
+	client *client
 	index  *nameIndex
 	beater *beater
 
@@ -177,4 +180,141 @@ func (q *waitQueue) isShort(owner string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.short[owner]
+}
+
+// waiter is a request in progress.
+type waiter struct {
+	req    driver.Request
+	from   *driver.Lease // the acquisition to adopt; nil for an ordinary request
+	lock   string        // its key
+	owner  string
+	desc   string
+	asked  time.Time // before it was first sent; zero if it was not sent
+	late   int64     // server time until which an unanswered attempt may still be served
+	waited driver.Waited
+
+	ticket string        // its place in the queue; empty until it has joined
+	wake   chan struct{} // signals a change of msg or state; nil until it has joined
+
+	// Guarded by waitQueue.mu.
+	queued  bool        // it is in the queue, as far as we know
+	msg     *grantMsg   // its grant, or why there is none; the newest counts
+	state   *queueState // last known state of the queue
+	trouble bool        // its error says that the server cannot be polled
+	pulse   string      // its entry, from the first beat on
+	broken  int64       // the token of a grant that was broken before it was taken
+	reason  string      // why it was broken
+}
+
+// entry is the request's member in the queue's sorted set.
+func (w *waiter) entry() string { return w.owner + " " + w.desc }
+
+// notify wakes the request. The caller holds waitQueue.mu.
+func (w *waiter) notify() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it has not joined, or a signal is pending
+	}
+}
+
+// unanswered records that a failed attempt may be served until late, unless the server refused it.
+func (w *waiter) unanswered(err error, late int64) {
+	if _, refused := redisconn.Refused(err); err != nil && !refused {
+		w.late = max(w.late, late)
+	}
+}
+
+// grantMsg ends a wait.
+type grantMsg struct {
+	token, floor int64
+	sent         time.Time // when this client sent the last request that the server executed before the grant; zero if unknown
+	err          error
+}
+
+// queueState is what a poll reports to a waiting request.
+type queueState struct {
+	blocked blockedInfo
+	err     error // why the server could not be polled
+}
+
+// tell ends the request's time in the queue. The caller holds waitQueue.mu.
+func (w *waiter) tell(n grantMsg) {
+	w.queued, w.msg = false, &n
+	w.notify()
+}
+
+// pollEvery is the longest time between two touches of a waiting client: half of grantLife.
+const pollEvery = grantLife / 2
+
+// grantLife is GRANT in lua/head.lua: how long a client counts as alive after a touch, and how long a
+// hand-over lasts that is not confirmed.
+const grantLife = 2 * time.Second
+
+// group is the waiters of one name in this process. One goroutine polls the server for all of them.
+type group struct {
+	name string
+	lock string        // its key
+	poke chan struct{} // due or lost changed
+
+	// Guarded by waitQueue.mu.
+	waiters []*waiter
+	due     time.Time // when to poll next
+	lost    bool      // the server may have lost our requests
+	missing time.Time // when the server last did not know the oldest request
+}
+
+// remove takes a request out. If it was the last one, the group's goroutine is woken so that it
+// ends. The caller holds waitQueue.mu.
+func (g *group) remove(w *waiter) {
+	g.waiters = slices.DeleteFunc(g.waiters, func(o *waiter) bool { return o == w })
+	if len(g.waiters) == 0 {
+		g.nudge()
+	}
+}
+
+// nudge wakes the group's goroutine. Several nudges may cause one wake-up, in which the goroutine
+// sees all changes.
+func (g *group) nudge() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+// advance makes the next poll happen no later than after.
+func (g *group) advance(after time.Duration) {
+	if at := time.Now().Add(after); g.due.IsZero() || at.Before(g.due) {
+		g.due = at
+		g.nudge()
+	}
+}
+
+// unpolled is the pause of a group that nothing asks to poll; the beater reports that it waits.
+const unpolled = waitLife / 3
+
+// pause returns how long to wait before the next poll.
+func pause(position int, o blockedInfo) time.Duration {
+	switch {
+	case o.why == whyForeign && position <= 1: // the other program publishes nothing
+		return 50*time.Millisecond + retry.Jitter(100*time.Millisecond)
+	case o.next < 0 || o.next > pollEvery:
+		return unpolled
+	}
+	return afterLease(o.next)
+}
+
+// afterLease returns when to poll for a lease that ends after left. The jitter spreads the polls of
+// clients that wait for the same lease.
+func afterLease(left time.Duration) time.Duration {
+	return left + time.Millisecond + retry.Jitter(50*time.Millisecond)
+}
+
+// oldest returns the oldest queued request, or nil. The caller holds waitQueue.mu.
+func (g *group) oldest() (first *waiter) {
+	for _, w := range g.waiters {
+		if w.queued && (first == nil || compareTickets(w, first) < 0) {
+			first = w
+		}
+	}
+	return first
 }

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,18 +22,18 @@ var _ driver.RecordKeeper = (*Engine)(nil)
 // a Cluster each record is in a slot of its own. Records are as durable as the server's data: a
 // failover may undo the last swaps, and FLUSHALL deletes all records. Config.Quarantine does not
 // cover them.
-func (e *Engine) Records() driver.Records { return records{e.client, e.acquirer.fitness} }
+func (e *Engine) Records() driver.Records { return records{e.client, e.acquirer.server} }
 
 // records implements driver.Records.
 type records struct {
-	*client
-	fitness *fitness
+	client *client
+	server *serverCheck
 }
 
 // recordPrefix begins the Redis key of every record.
 const recordPrefix = "record:"
 
-func (r records) recordKey(key string) string { return r.cfg.Prefix + recordPrefix + key }
+func (r records) recordKey(key string) string { return r.client.cfg.Prefix + recordPrefix + key }
 
 // Get returns a record; see [driver.Records]. Transient errors are retried for up to
 // Config.RetryTimeout.
@@ -43,8 +44,8 @@ func (r records) Get(ctx context.Context, key string) (driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Record{}, err
 	}
-	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
-	text, err := r.insist(ctx, limited, attemptLimit(0), redisconn.Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
+	limited := redisconn.WithDeadline(ctx, r.client.cfg.RetryTimeout)
+	text, err := r.client.retryUnavailable(ctx, limited, attemptLimit(0), redisconn.Call{Script: recordScript, Keys: []string{r.recordKey(key)}})
 	if err != nil {
 		return driver.Record{}, unavailable(err)
 	}
@@ -71,8 +72,8 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	limited := redisconn.WithDeadline(ctx, r.cfg.RetryTimeout)
-	if err := r.fitness.fit(limited); err != nil {
+	limited := redisconn.WithDeadline(ctx, r.client.cfg.RetryTimeout)
+	if err := r.server.require(limited); err != nil {
 		return "", err
 	}
 	next := rand.Text() // the versions of all attempts of this swap, and of no other, begin with it
@@ -80,7 +81,7 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 		Script:   recordScript,
 		Keys:     []string{r.recordKey(key)},
 		Args:     []string{version, next, redisfmt.Millis(ttl), string(value)},
-		Replicas: r.cfg.MinReplicas,
+		Replicas: r.client.cfg.MinReplicas,
 	})
 }
 
@@ -98,7 +99,7 @@ func (r records) attempt(ctx, limited context.Context, next string, c redisconn.
 	for try, pause := 0, newBackoff(); ; pause.Wait(ctx) {
 		try++
 		c.Args = append(args, strconv.Itoa(try))
-		reply := r.conn.Eval(limited, []redisconn.Call{c})[0]
+		reply := r.client.conn.Eval(limited, []redisconn.Call{c})[0]
 		switch {
 		case reply.Err == nil && reply.Text == "conflict" && !maybe: // certainly not ours
 			return "", driver.ErrConflict
@@ -115,7 +116,7 @@ func (r records) attempt(ctx, limited context.Context, next string, c redisconn.
 			maybe = true
 		}
 		why = cause(why, reply.Err)
-		if !passing(reply.Err) || limited.Err() != nil || r.closed.Err() != nil {
+		if !passing(reply.Err) || limited.Err() != nil || r.client.closed.Err() != nil {
 			if err := unavailable(why); !maybe || errors.Is(err, driver.ErrUnavailable) {
 				return "", err
 			}
@@ -131,7 +132,7 @@ func (r records) List(ctx context.Context, prefix string) ([]driver.Record, erro
 		return nil, err
 	}
 	var keys []string
-	err := r.conn.Scan(ctx, r.cfg.RetryTimeout, redisfmt.Literal(r.recordKey(prefix))+"*", func(found []string) error {
+	err := r.client.conn.Scan(ctx, r.client.cfg.RetryTimeout, redisfmt.Literal(r.recordKey(prefix))+"*", func(found []string) error {
 		keys = append(keys, found...)
 		return nil
 	})
@@ -145,7 +146,7 @@ func (r records) List(ctx context.Context, prefix string) ([]driver.Record, erro
 		for i, key := range part {
 			calls[i] = redisconn.Call{Script: recordScript, Keys: []string{key}}
 		}
-		for i, reply := range r.conn.Eval(redisconn.WithDeadline(ctx, r.cfg.RetryTimeout), calls) {
+		for i, reply := range r.client.conn.Eval(redisconn.WithDeadline(ctx, r.client.cfg.RetryTimeout), calls) {
 			if reply.Err != nil {
 				return nil, unavailable(reply.Err)
 			}
@@ -164,7 +165,7 @@ func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err err
 	if err := ctx.Err(); err != nil {
 		return earliest, latest, err
 	}
-	answers, err := r.conn.Each(redisconn.WithDeadline(ctx, r.cfg.RetryTimeout), "TIME")
+	answers, err := r.client.conn.Each(redisconn.WithDeadline(ctx, r.client.cfg.RetryTimeout), "TIME")
 	if err != nil {
 		return earliest, latest, unavailable(err)
 	}
@@ -185,3 +186,80 @@ func (r records) Clock(ctx context.Context) (earliest, latest time.Time, err err
 	}
 	return earliest, latest, nil
 }
+
+var _ driver.RateLimiter = (*Engine)(nil)
+
+var (
+	//go:embed lua/take_rate.lua
+	takeRateLua string
+	//go:embed lua/return_rate.lua
+	returnRateLua string
+	//go:embed lua/reset_rate.lua
+	resetRateLua string
+
+	takeRateScript   = redisconn.NewScript(takeRateLua)
+	returnRateScript = redisconn.NewScript(returnRateLua)
+	resetRateScript  = redisconn.NewScript(resetRateLua)
+)
+
+// TakeRate grants or refuses events of a key, atomically and by the server's clock; see
+// [driver.RateLimiter]. The key expires when all its events have been regained. Refusals and
+// queries write nothing. TakeRate works under any eviction policy and with Config.Quarantine. A
+// server that has lost a key grants a full burst again.
+func (e *Engine) TakeRate(ctx context.Context, take driver.RateTake) (driver.RateTaken, error) {
+	if err := take.Check(); err != nil {
+		return driver.RateTaken{}, err
+	}
+	text, err := e.rate(ctx, takeRateScript, take.Key, take.Cost.Microseconds(), take.Most.Microseconds(), take.Least().Microseconds())
+	if err != nil {
+		return driver.RateTaken{}, err
+	}
+	w := redisfmt.Words{Rest: text}
+	got, now, ahead := w.Int(), w.Int(), w.Int()
+	if w.Bad {
+		return driver.RateTaken{}, malformed(text)
+	}
+	return driver.RateTaken{OK: got > 0, Cost: time.Duration(got) * time.Microsecond, Now: time.UnixMicro(now), Ahead: time.Duration(ahead) * time.Microsecond}, nil
+}
+
+// ReturnRate undoes a take; see [driver.RateLimiter].
+func (e *Engine) ReturnRate(ctx context.Context, take driver.RateTake, taken driver.RateTaken) error {
+	if err := take.Check(); err != nil {
+		return err
+	}
+	_, err := e.rate(ctx, returnRateScript, take.Key, taken.Cost.Microseconds(), taken.Now.UnixMicro(), taken.Ahead.Microseconds())
+	return err
+}
+
+// ResetRate deletes the state of a key; see [driver.RateLimiter].
+func (e *Engine) ResetRate(ctx context.Context, key string) error {
+	if err := driver.CheckName(key); err != nil {
+		return err
+	}
+	_, err := e.rate(ctx, resetRateScript, key)
+	return err
+}
+
+// rate runs a script on a key with numeric arguments.
+func (e *Engine) rate(ctx context.Context, s *redisconn.Script, key string, numbers ...int64) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if e.client.closed.Err() != nil {
+		return "", unavailable(errClosed)
+	}
+	var args []string
+	for _, n := range numbers {
+		args = append(args, redisfmt.Decimal(n))
+	}
+	// One attempt may use all the time, because a repeated call may count twice.
+	limited := redisconn.WithDeadline(ctx, e.client.cfg.RetryTimeout)
+	text, err := e.client.retryUnavailable(ctx, limited, e.client.cfg.RetryTimeout, redisconn.Call{Script: s, Keys: []string{e.rateKey(key)}, Args: args})
+	if text == "foreign" {
+		err = fmt.Errorf("%w: the key %s was written by another program; delete it or use another key", driver.ErrConfig, e.rateKey(key))
+	}
+	return text, unavailable(err)
+}
+
+// rateKey returns the Redis key that holds the rate of a key.
+func (e *Engine) rateKey(key string) string { return e.client.cfg.Prefix + "fencelock:rate:" + key }

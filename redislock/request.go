@@ -3,7 +3,9 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
@@ -33,7 +35,7 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 	if join {
 		acq.queue.register(w)
 	}
-	acq.askTime(limited)
+	acq.client.askTime(limited)
 	pause := newBackoff()
 	var why error
 	lates, attempt := 0, limited
@@ -45,14 +47,14 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 		r := acq.try(attempt, w, join)
 		if r.Err == nil {
 			a := parseAcquire(w, r, sent)
-			acq.clock.note(a.sample, a.status == "late")
-			if a.status == "late" && limited.Err() == nil && acq.closed.Err() == nil {
+			acq.client.clock.note(a.sample, a.status == "late")
+			if a.status == "late" && limited.Err() == nil && acq.client.closed.Err() == nil {
 				if lates++; lates > 1 { // the time just received did not help
 					pause.Wait(limited)
 				}
 				continue // nothing to withdraw
 			}
-			if a.status == "ended" && limited.Err() == nil && acq.closed.Err() == nil {
+			if a.status == "ended" && limited.Err() == nil && acq.client.closed.Err() == nil {
 				acq.queue.unregister(w) // an attempt without an answer succeeded, and was broken
 				if w.owner = newOwner(); join {
 					acq.queue.register(w)
@@ -60,14 +62,14 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 				continue
 			}
 			if a.status == "quarantine" {
-				acq.fitness.forget() // another server may be the master
+				acq.server.invalidate() // another server may be the master
 			}
 			acq.settleRequest(w, a)
 			return a
 		}
 		why, attempt = cause(why, r.Err), next(attempt, limited, r.Err)
-		acq.fitness.forget()
-		if limited.Err() == nil && acq.closed.Err() == nil && passing(r.Err) {
+		acq.server.invalidate()
+		if limited.Err() == nil && acq.client.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
 			if retry.Sleep(ctx, min(pause.Next(), time.Until(end))); limited.Err() == nil {
 				continue
@@ -98,20 +100,20 @@ func next(last, limited context.Context, failed error) context.Context {
 func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Reply {
 	limit := attemptLimit(w.req.TTL)
 	if w.from != nil {
-		until, late := acq.until(ctx, limit)
-		r := acq.attempt(ctx, w, acq.call(adoptScript, w.lock, w.owner, w.desc, until, w.from.Owner, redisfmt.Decimal(w.from.Token)))
+		until, late := acq.client.until(ctx, limit)
+		r := acq.attempt(ctx, w, acq.client.call(adoptScript, w.lock, w.owner, w.desc, until, w.from.Owner, redisfmt.Decimal(w.from.Token)))
 		w.unanswered(r.Err, late)
 		return r
 	}
-	common := w.req.Mode == driver.Exclusive && w.req.MinHold == 0 && !acq.cfg.Quarantine
+	common := w.req.Mode == driver.Exclusive && w.req.MinHold == 0 && !acq.client.cfg.Quarantine
 	life := redisfmt.Millis(w.req.TTL)
 	single := func() redisconn.Reply {
-		until, late := acq.until(ctx, limit)
+		until, late := acq.client.until(ctx, limit)
 		args := []string{w.owner, w.desc, until, acq.letters(w, join)}
 		if common {
-			args = append(args, life, acq.retention)
+			args = append(args, life, acq.client.retention)
 		}
-		r := acq.attempt(ctx, w, acq.call(acquireScript, w.lock, args...))
+		r := acq.attempt(ctx, w, acq.client.call(acquireScript, w.lock, args...))
 		w.unanswered(r.Err, late)
 		return r
 	}
@@ -150,8 +152,8 @@ func (acq *acquirer) settleRequest(w *waiter, a answer) {
 // attempt makes one call with a time limit that leaves time for another call before the lease it
 // may have obtained expires.
 func (acq *acquirer) attempt(ctx context.Context, w *waiter, c redisconn.Call) redisconn.Reply {
-	c.Replicas = acq.cfg.MinReplicas
-	return acq.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(w.req.TTL)), []redisconn.Call{c})[0]
+	c.Replicas = acq.client.cfg.MinReplicas
+	return acq.client.conn.Eval(redisconn.WithDeadline(ctx, attemptLimit(w.req.TTL)), []redisconn.Call{c})[0]
 }
 
 // parseAcquire parses the reply of the acquire script. "taken" is its shortest form.
@@ -202,8 +204,109 @@ func (acq *acquirer) letters(w *waiter, join bool) string {
 	case !join:
 		return "-"
 	case w.req.OnWait == nil:
-		return "w" + acq.own.stamp(time.Now())
+		return "w" + acq.client.own.stamp(time.Now())
 	default:
-		return "wp" + acq.own.stamp(time.Now())
+		return "wp" + acq.client.own.stamp(time.Now())
 	}
+}
+
+// malformed is the error for a reply that none of our scripts returns.
+func malformed(text string) error {
+	return fmt.Errorf("%w: unexpected reply of a lock script: %.100q", driver.ErrUnavailable, text)
+}
+
+// blockedInfo is what the scripts report about a name that is not free.
+type blockedInfo struct {
+	next time.Duration // until the state may change without an event; negative: unknown
+	why  string        // what is in the way if it is not one of our holders
+	text string        // the holder
+}
+
+// The values of blockedInfo.why, as the scripts return them.
+const (
+	whyForeign    = "f"
+	whyQuarantine = "q"
+	whyMinimum    = "m"
+)
+
+func readBlocked(w *redisfmt.Words) blockedInfo {
+	return blockedInfo{next: w.Millis(), why: w.Next(), text: w.Rest}
+}
+
+// unknown returns an error if the lock is held in a format that this version cannot read.
+func (o blockedInfo) unknown() error {
+	if o.why != whyForeign || !strings.HasPrefix(o.text, "fencelock:") {
+		return nil
+	}
+	held, _, _ := strings.Cut(o.text, " ")
+	return fmt.Errorf("%w: the lock is held in format %s of another fencelock version, and this version reads only %s; use one version", driver.ErrConfig, printable(held), format)
+}
+
+// trouble returns an error if the server grants nothing because of the quarantine.
+func (o blockedInfo) trouble() error {
+	if o.why != whyQuarantine {
+		return nil
+	}
+	return fmt.Errorf("%w: the server may have lost its data, and grants nothing until %s",
+		driver.ErrUnavailable, time.Now().Add(o.next).Format(time.RFC3339))
+}
+
+// held returns the error that says what is in the way.
+func (o blockedInfo) held(name string) *driver.HeldError {
+	held := &driver.HeldError{Name: name}
+	if o.next >= 0 {
+		held.Until = time.Now().Add(o.next)
+	}
+	switch o.why {
+	case whyForeign:
+		held.Owner = printable(o.text)
+	case whyMinimum:
+		held.Owner, held.Note = "nobody", "the minimum hold of its last holder has not ended"
+	default:
+		if h, ok := parseHolder(strings.TrimPrefix(o.text, holderPrefix)); ok {
+			held.Owner, held.Identity, held.Since = h.Owner, h.Identity, h.Since
+		}
+	}
+	return held
+}
+
+// printable makes text of another program fit for one line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, text)
+}
+
+// describe returns a request's description, which the scripts store beside its owner.
+func describe(client string, req driver.Request) string {
+	return fmt.Sprintf("%s %s %d %d %d %d %s", client, redisfmt.Letter(req.Mode), req.Limit, req.Units(),
+		redisfmt.CeilMillis(req.TTL), redisfmt.CeilMillis(req.MinHold), redisfmt.Identity(req.Identity))
+}
+
+// parseHolder parses "owner token desc". The token is the time of the grant, unless the server's
+// clock was set back.
+func parseHolder(text string) (h driver.Holder, ok bool) {
+	w := redisfmt.Words{Rest: text}
+	h.Owner, h.Token = w.Next(), w.Int()
+	h.Since = time.UnixMicro(h.Token)
+	var req driver.Request
+	req, h.Identity = readDesc(&w)
+	h.Lease, h.Weight = req.TTL, req.Weight
+	return h, !w.Bad
+}
+
+// readDesc parses the result of describe. Only requests with a limit have a weight.
+func readDesc(w *redisfmt.Words) (req driver.Request, id driver.Identity) {
+	w.Next() // the client
+	req.Mode = redisfmt.ModeOf(w.Next())
+	req.Limit, req.Weight = int(w.Int()), int(w.Int())
+	if req.Limit == 0 {
+		req.Weight = 0
+	}
+	req.TTL = w.Millis()
+	w.Int() // the minimum hold
+	return req, w.Identity()
 }

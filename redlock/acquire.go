@@ -51,19 +51,19 @@ const collisions = 12
 // unless a node in quarantine reports that it will take longer.
 func (q *acquirer) acquireNow(ctx context.Context, req driver.Request) (driver.Grant, error) {
 	pause, begun, left := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now(), collisions
-	var heard driver.Waited
+	var waited driver.Waited
 	var past []string
 	for {
 		o := q.proposer.try(ctx, req, attemptOptions{past: past})
 		past = append(past, o.owner)
-		o.note(ctx, &heard)
+		o.note(ctx, &waited)
 		switch {
 		case o.won:
 			return o.grant, nil
 		case o.err != nil && (o.final || ctx.Err() != nil || o.later || time.Since(begun) > q.cfg.RetryTimeout):
-			return driver.Grant{}, o.ended(ctx, &heard)
+			return driver.Grant{}, o.ended(ctx, &waited)
 		case o.err == nil && ctx.Err() != nil:
-			return driver.Grant{}, heard.Ended(ctx, nil)
+			return driver.Grant{}, waited.Ended(ctx, nil)
 		case o.err == nil && (!o.split || left == 0):
 			return driver.Grant{}, o.inWay
 		case o.err == nil:
@@ -82,7 +82,7 @@ func (q *acquirer) Adopt(ctx context.Context, lease driver.Lease, req driver.Req
 	}
 	q.listener.start()
 	pause, begun := retry.NewBackoff(4*time.Millisecond, 100*time.Millisecond), time.Now()
-	var heard driver.Waited
+	var waited driver.Waited
 	for {
 		o := q.proposer.try(ctx, req, attemptOptions{only: lease.Owner})
 		if o.err == nil && !o.won {
@@ -94,7 +94,7 @@ func (q *acquirer) Adopt(ctx context.Context, lease driver.Lease, req driver.Req
 		case o.gone:
 			return driver.Grant{}, fmt.Errorf("%w: %q", driver.ErrNotHeld, req.Name)
 		case o.final || ctx.Err() != nil || o.later || time.Since(begun) > q.cfg.RetryTimeout:
-			return driver.Grant{}, o.ended(ctx, &heard)
+			return driver.Grant{}, o.ended(ctx, &waited)
 		}
 		pause.Wait(ctx)
 	}

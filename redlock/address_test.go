@@ -134,7 +134,7 @@ func TestOneServerHasOneVote(t *testing.T) {
 			cfg.RetryTimeout = 2 * time.Second
 			e, third := astray(t, w, cfg)
 			warmUp(t, e)
-			_, l := insist(t, e, "held", long)
+			_, l := retryAcquire(t, e, "held", long)
 			third.lead(w[1].Addr())
 			w[0].Kill(t)
 			w[2].Do(t, "FLUSHALL")
@@ -197,7 +197,7 @@ func TestSwappedAddresses(t *testing.T) {
 				return moved[i-1].conn(t)
 			})
 			warmUp(t, e)
-			_, l := insist(t, e, "held", long)
+			_, l := retryAcquire(t, e, "held", long)
 			for _, r := range w {
 				eventually(t, "the lock on every node", func() bool { return r.Do(t, "EXISTS", "lock:held") == "1" })
 			}
@@ -213,7 +213,7 @@ func TestSwappedAddresses(t *testing.T) {
 			eventually(t, "a renewal", renewed)
 			w[0].Kill(t)
 			eventually(t, "a renewal by the two that have moved", renewed)
-			_, l = insist(t, e, "another", long)
+			_, l = retryAcquire(t, e, "another", long)
 			release(t, e, l)
 		})
 	}

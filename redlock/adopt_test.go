@@ -173,7 +173,7 @@ func TestAdoptOverBadNetworks(t *testing.T) {
 	}
 	passed, kept := 0, 0
 	for range 60 {
-		_, l := insist(t, first, "x", long)
+		_, l := retryAcquire(t, first, "x", long)
 		bad.Store(true)
 		var mu sync.Mutex // guards got
 		var got []func() error

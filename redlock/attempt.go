@@ -29,7 +29,7 @@ type attempt struct {
 	asked, raised chan reply // answers to the first and the second round, buffered for all nodes
 	open          int        // answers that are still outstanding
 	granted       []bool     // by node
-	heard         []bool     // the node's outcome is known, or will not be needed
+	settled       []bool     // the node's outcome is known, or will not be needed
 	answered      []bool     // the node has answered
 	idle          []bool     // the node was not sent anything, so there is nothing to release
 
@@ -85,7 +85,7 @@ func (a *attempt) send(nodes []*node, proposed int64, call string) {
 // attempt is lost, also if ctx ends.
 func (a *attempt) passes(ctx context.Context, first *node) bool {
 	for i := range a.idle {
-		a.idle[i], a.heard[i] = i != first.index, i != first.index
+		a.idle[i], a.settled[i] = i != first.index, i != first.index
 	}
 	a.step(ctx)
 	if a.answered[first.index] && !a.granted[first.index] {
@@ -98,7 +98,7 @@ func (a *attempt) passes(ctx context.Context, first *node) bool {
 	}
 	for i := range a.idle {
 		if i != first.index {
-			a.idle[i], a.heard[i] = false, false
+			a.idle[i], a.settled[i] = false, false
 		}
 	}
 	return true
@@ -176,7 +176,7 @@ func (a *attempt) awaitStraggler(ctx context.Context) {
 // onReply handles an answer to the first round.
 func (a *attempt) onReply(r reply) {
 	n := a.set.nodes[r.node]
-	a.heard[r.node] = true
+	a.settled[r.node] = true
 	switch {
 	case unknown(r.Err): // it may have granted, or may still do so
 		n.noteOrphan(a.ending(n))
@@ -305,8 +305,8 @@ var errNoAnswer = errors.New("no answer yet")
 // causes.
 func (a *attempt) outcome(ctx context.Context) outcome {
 	if a.take.State() != quorum.Won {
-		for i, heard := range a.heard {
-			if !heard {
+		for i, settled := range a.settled {
+			if !settled {
 				a.tally.nodeErrors.add(a.set.nodes[i], errNoAnswer)
 			}
 		}

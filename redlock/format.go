@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -9,23 +8,14 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
-	"github.com/fencelock/fencelock/internal/words"
 )
-
-// describe returns the description of a request that nodes store. The note comes last, since it may
-// contain spaces.
-func describe(req driver.Request) string {
-	return fmt.Sprintf("%d %s %s", req.PID, redisfmt.HostWord(words.Host(req.Identity)), req.Note)
-}
 
 // parseHolder parses "owner token since pid host note".
 func parseHolder(text string) (h driver.Holder, ok bool) {
 	w := redisfmt.Words{Rest: text}
 	h.Owner, h.Token = w.Next(), w.Int()
 	h.Since = time.UnixMicro(w.Int())
-	h.PID = int(w.Int())
-	words.SetHost(&h.Identity, redisfmt.Host(w.Next()))
-	h.Note = w.Rest
+	h.Identity = w.Identity()
 	return h, !w.Bad
 }
 

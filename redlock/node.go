@@ -25,12 +25,12 @@ type node struct {
 	clock   nodeClock
 	orphans orphans
 
-	fit        atomic.Bool            // it was found suitable, and nothing has changed since
-	knew       atomic.Bool            // it has been found suitable at least once
-	who        atomic.Uint64          // id of the server that answered last; 0 means unknown
-	out        atomic.Pointer[outage] // why it is left out; nil while it is in use
-	subscribed atomic.Bool            // subscribed to its channel
-	silent     atomic.Bool            // its last calls were not answered
+	suitable    atomic.Bool            // it was found suitable, and nothing has changed since
+	wasSuitable atomic.Bool            // it has been found suitable at least once
+	who         atomic.Uint64          // id of the server that answered last; 0 means unknown
+	out         atomic.Pointer[outage] // why it is left out; nil while it is in use
+	subscribed  atomic.Bool            // subscribed to its channel
+	silent      atomic.Bool            // its last calls were not answered
 
 	flights atomic.Int32 // calls in flight
 	fresh   atomic.Int32 // those of them on a new connection
@@ -41,8 +41,8 @@ type node struct {
 
 // outage is why a node is left out. Its calls fail immediately until it is back.
 type outage struct {
-	cause error // what its calls return
-	unfit bool  // it is the wrong kind of server, and has never been suitable
+	cause      error // what its calls return
+	unsuitable bool  // it is the wrong kind of server, and has never been suitable
 }
 
 // maxFlights bounds the calls that accumulate on a slow node.
@@ -57,7 +57,7 @@ func (n *node) ask(ctx context.Context, calls ...redisconn.Call) []redisconn.Rep
 	if o := n.out.Load(); o != nil {
 		return redisconn.Failures(len(calls), notAsked{o.cause})
 	}
-	if !n.fit.Load() {
+	if !n.suitable.Load() {
 		if err := n.probe(ctx); err != nil {
 			return redisconn.Failures(len(calls), notAsked{err})
 		}
@@ -101,7 +101,7 @@ func (n *node) on(ctx context.Context) (_ context.Context, done func()) {
 // reads the node's clock if the last sample is old. Its error is that of a request that was not
 // sent.
 func (n *node) notAfter(ctx context.Context, d time.Duration) (int64, error) {
-	if n.out.Load() == nil && n.fit.Load() && !n.clock.fresh() {
+	if n.out.Load() == nil && n.suitable.Load() && !n.clock.fresh() {
 		on, done := n.on(ctx)
 		err := n.readClock(on)
 		done()
@@ -115,10 +115,10 @@ func (n *node) notAfter(ctx context.Context, d time.Duration) (int64, error) {
 
 // leaveOut makes all calls of the node fail immediately until it is back.
 func (n *node) leaveOut(cause error) {
-	_, unfit := errors.AsType[badNodeError](cause)
+	_, bad := errors.AsType[badNodeError](cause)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.out.Store(&outage{cause, unfit && !n.knew.Load()})
+	n.out.Store(&outage{cause, bad && !n.wasSuitable.Load()})
 	n.wake()
 }
 
@@ -150,7 +150,7 @@ func (n *node) revive() {
 
 // checkAlive checks whether the node answers and, if that is unknown, whether it is suitable.
 func (n *node) checkAlive(ctx context.Context) error {
-	if !n.fit.Load() {
+	if !n.suitable.Load() {
 		return n.probe(ctx)
 	}
 	replies, err := n.conn.Each(ctx, "PING")

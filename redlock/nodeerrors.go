@@ -23,7 +23,7 @@ type nodeErrors struct {
 func (c *nodeErrors) add(n *node, err error) {
 	u, wrong := errors.AsType[badNodeError](err)
 	switch {
-	case wrong && !n.knew.Load():
+	case wrong && !n.wasSuitable.Load():
 		c.wrong = u.error
 	case wrong || redisconn.Denied(err) || errors.Is(err, driver.ErrConfig):
 		c.forever++

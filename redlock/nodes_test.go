@@ -75,9 +75,9 @@ func take(t testing.TB, e *redlock.Engine, name string, ttl time.Duration) (driv
 	return g, leaseOf(name, g, ttl)
 }
 
-// insist is take for a name that is free, or soon: on a busy machine an attempt may
+// retryAcquire is take for a name that is free, or soon: on a busy machine an attempt may
 // fail, and be in the way of the next one until it is taken back.
-func insist(t testing.TB, e *redlock.Engine, name string, ttl time.Duration) (g driver.Grant, l driver.Lease) {
+func retryAcquire(t testing.TB, e *redlock.Engine, name string, ttl time.Duration) (g driver.Grant, l driver.Lease) {
 	t.Helper()
 	eventually(t, "a lock", func() (ok bool) {
 		var err error

@@ -120,7 +120,7 @@ func (s *nodeSet) recognise(n *node, server uint64) error {
 	for _, o := range s.nodes {
 		if o != n && o.who.Load() == server {
 			err := sameServer(o, n)
-			n.fit.Store(false)
+			n.suitable.Store(false)
 			n.who.Store(0) // another address may now lead to its former server
 			n.leaveOut(err)
 			return err

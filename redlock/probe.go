@@ -20,13 +20,13 @@ func (s *nodeSet) probeAll(ctx context.Context) error {
 	defer cancel()
 	var met sync.WaitGroup
 	for _, n := range s.nodes {
-		if !n.fit.Load() && n.out.Load() == nil {
+		if !n.suitable.Load() && n.out.Load() == nil {
 			met.Go(func() { _ = n.probe(ctx) }) // ends with ctx; a failure is in n.out
 		}
 	}
 	met.Wait()
 	for _, n := range s.nodes {
-		if o := n.out.Load(); o != nil && o.unfit {
+		if o := n.out.Load(); o != nil && o.unsuitable {
 			return o.cause
 		}
 	}
@@ -62,8 +62,8 @@ func (s *nodeSet) Init(ctx context.Context) error {
 func (n *node) probe(ctx context.Context) error {
 	err := n.examine(ctx)
 	if err == nil {
-		n.fit.Store(true)
-		n.knew.Store(true)
+		n.suitable.Store(true)
+		n.wasSuitable.Store(true)
 		return nil
 	}
 	n.leaveOut(err)
@@ -137,7 +137,7 @@ func (s *nodeSet) register(n *node, runID string) error {
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.runIDs, func(_ string, i int) bool { return i == n.index })
 	if i, ok := s.runIDs[runID]; ok {
-		s.nodes[i].fit.Store(false) // the other node's address may lead to a server of its own by now, so it is probed again
+		s.nodes[i].suitable.Store(false) // the other node's address may lead to a server of its own by now, so it is probed again
 		return sameServer(s.nodes[i], n)
 	}
 	s.runIDs[runID] = n.index

@@ -8,6 +8,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/nameindex"
 	"github.com/fencelock/fencelock/internal/quorum"
+	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/google/uuid"
 )
 
@@ -32,9 +33,9 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		how.inflight = make(inflight, n)
 	}
 	a := &attempt{
-		client: p.client, set: p.set, holds: p.holds, req: req, how: how, owner: owner, desc: describe(req),
+		client: p.client, set: p.set, holds: p.holds, req: req, how: how, owner: owner, desc: redisfmt.Identity(req.Identity),
 		asked: make(chan reply, n), raised: make(chan reply, n),
-		granted: make([]bool, n), heard: make([]bool, n), answered: make([]bool, n), idle: make([]bool, n),
+		granted: make([]bool, n), settled: make([]bool, n), answered: make([]bool, n), idle: make([]bool, n),
 		tally: tally{set: p.set, name: req.Name, past: how.past, open: n},
 	}
 	a.sent = time.Now() // the lease counts from before the first call is sent
@@ -92,7 +93,7 @@ func (p *proposer) observeToken(token int64) {
 func (p *proposer) keep(req driver.Request, g driver.Grant, under inflight) {
 	h := &held{
 		lease:    driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode, TTL: req.TTL},
-		desc:     describe(req),
+		desc:     redisfmt.Identity(req.Identity),
 		sent:     g.Sent,
 		inflight: under,
 		lost:     func(error) {},

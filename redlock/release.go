@@ -35,7 +35,7 @@ func (q *releaser) Release(ctx context.Context, l driver.Lease) error {
 func (q *releaser) released(ctx context.Context, l driver.Lease, known bool, answers <-chan reply) error {
 	freed, gone := 0, 0
 	var why nodeErrors
-	for heard := 0; heard < len(q.set.nodes) && freed < q.set.need && gone < q.set.need; heard++ {
+	for received := 0; received < len(q.set.nodes) && freed < q.set.need && gone < q.set.need; received++ {
 		select {
 		case r := <-answers:
 			switch {
@@ -65,10 +65,10 @@ func (q *releaser) released(ctx context.Context, l driver.Lease, known bool, ans
 }
 
 // waitBriefly waits up to 50 ms for the remaining replies.
-func (q *releaser) waitBriefly(answers <-chan reply, heard int) {
+func (q *releaser) waitBriefly(answers <-chan reply, received int) {
 	limit := time.NewTimer(50 * time.Millisecond)
 	defer limit.Stop()
-	for ; heard < len(q.set.nodes); heard++ {
+	for ; received < len(q.set.nodes); received++ {
 		select {
 		case <-answers:
 		case <-limit.C:

@@ -50,7 +50,7 @@ func (q *renewer) Renew(ctx context.Context, leases []driver.Lease) []error {
 		r.each = append(r.each, renewal)
 	}
 	answers := r.send()
-	for heard := 0; heard < len(q.set.nodes); heard++ {
+	for received := 0; received < len(q.set.nodes); received++ {
 		select {
 		case b := <-answers:
 			r.onBatch(b)
@@ -60,7 +60,7 @@ func (q *renewer) Renew(ctx context.Context, leases []driver.Lease) []error {
 		if r.open == 0 {
 			errs := r.results(nil)
 			q.tasks.Spawn(func() { // ends with the limit of the requests
-				for heard++; heard < len(q.set.nodes); heard++ {
+				for received++; received < len(q.set.nodes); received++ {
 					r.onBatch(<-answers)
 				}
 			})

@@ -40,14 +40,14 @@ const (
 
 // split reports whether the votes are split, so that nobody has a majority.
 func (b *tally) split() answer {
-	most := 0
+	largest := 0
 	for _, nodes := range b.otherHolders {
-		most = max(most, nodes)
+		largest = max(largest, nodes)
 	}
 	switch {
-	case most >= b.set.need:
+	case largest >= b.set.need:
 		return no
-	case most+b.open >= b.set.need:
+	case largest+b.open >= b.set.need:
 		return perhaps
 	}
 	return yes
@@ -155,45 +155,45 @@ func (b *tally) later(left time.Duration) {
 
 // outcome is the outcome of an attempt.
 type outcome struct {
-	grant driver.Grant
-	owner string // of the attempt
-	won   bool
-	inWay *driver.HeldError
-	split bool          // nobody has a majority
-	next  time.Duration // until time alone may change something; 0 means unknown
-	heard bool          // a majority answered, and the name is taken on some of these nodes
-	major bool          // a majority answered
-	later bool          // and some of these nodes will vote after their quarantine
-	err   error         // why no majority answered
-	cut   bool          // because the caller's context ended first
-	final bool          // another attempt would also fail
-	gone  bool          // no majority has the lock to adopt
+	grant     driver.Grant
+	owner     string // of the attempt
+	won       bool
+	inWay     *driver.HeldError
+	split     bool          // nobody has a majority
+	next      time.Duration // until time alone may change something; 0 means unknown
+	contended bool          // a majority answered, and the name is taken on some of these nodes
+	major     bool          // a majority answered
+	later     bool          // and some of these nodes will vote after their quarantine
+	err       error         // why no majority answered
+	cut       bool          // because the caller's context ended first
+	final     bool          // another attempt would also fail
+	gone      bool          // no majority has the lock to adopt
 }
 
 // note records the outcome for the request's error.
-func (o *outcome) note(ctx context.Context, heard *driver.Waited) {
-	held, trouble := heard.Last()
+func (o *outcome) note(ctx context.Context, waited *driver.Waited) {
+	held, trouble := waited.Last()
 	switch {
 	case o.cut && (held != nil || trouble != nil): // nothing new was learnt
 	case o.err != nil:
-		heard.Unavailable(ctx, o.err)
-	case !o.won && o.heard:
-		heard.Held(o.inWay)
+		waited.Unavailable(ctx, o.err)
+	case !o.won && o.contended:
+		waited.Held(o.inWay)
 	}
 }
 
 // ended returns the error of a request that ends with this attempt.
-func (o *outcome) ended(ctx context.Context, heard *driver.Waited) error {
+func (o *outcome) ended(ctx context.Context, waited *driver.Waited) error {
 	if o.cut {
-		return heard.Ended(ctx, nil)
+		return waited.Ended(ctx, nil)
 	}
-	return heard.Ended(ctx, o.err)
+	return waited.Ended(ctx, o.err)
 }
 
 // outcome returns the outcome of an attempt that did not win.
 func (b *tally) outcome(ctx context.Context) outcome {
 	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, major: b.hasMajority()}
-	o.heard, o.later = o.major && b.taken, o.major && b.waits > 0
+	o.contended, o.later = o.major && b.taken, o.major && b.waits > 0
 	o.gone = b.gone > len(b.set.nodes)-b.set.need
 	if o.inWay == nil {
 		o.inWay = &driver.HeldError{Name: b.name}
@@ -201,14 +201,14 @@ func (b *tally) outcome(ctx context.Context) outcome {
 	switch {
 	case b.set.closed.Err() != nil:
 		o.err, o.final = unavailable(errClosed), true
-	case !o.heard && ctx.Err() != nil && b.nodeErrors.wrong == nil:
+	case !o.contended && ctx.Err() != nil && b.nodeErrors.wrong == nil:
 		o.cut = true
 		if len(b.nodeErrors.errs) > 0 { // or the nodes are about to store the token
 			o.err = b.nodeErrors.joined()
 		}
 	case b.nodeErrors.wrong != nil || b.hopeless():
 		o.err, o.final = b.nodeErrors.joined(), b.nodeErrors.final()
-	case !o.heard && !b.first:
+	case !o.contended && !b.first:
 		o.err = b.nodeErrors.joined()
 	}
 	return o

@@ -17,7 +17,7 @@ import (
 // greater than last.
 func rises(t *testing.T, e *redlock.Engine, last int64, after string) int64 {
 	t.Helper()
-	g, l := insist(t, e, "x", long)
+	g, l := retryAcquire(t, e, "x", long)
 	if g.Token <= last {
 		t.Errorf("after %s: token %d, the one before was %d", after, g.Token, last)
 	}

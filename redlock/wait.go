@@ -22,7 +22,7 @@ type wait struct {
 	arrived time.Time
 	how     attemptOptions
 
-	heard    driver.Waited
+	waited   driver.Waited
 	answered bool // by a majority, at least once
 	informed bool // OnWait was called
 	slow     *retry.Backoff
@@ -33,7 +33,7 @@ type wait struct {
 // take turns.
 func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 	if w.req.Mode == driver.Exclusive {
-		if err := w.takeTurn(ctx); err != nil {
+		if err := w.waitFirst(ctx); err != nil {
 			return driver.Grant{}, err
 		}
 		defer w.queue.next()
@@ -52,16 +52,16 @@ func (w *wait) run(ctx context.Context) (driver.Grant, error) {
 	return g, err
 }
 
-// takeTurn blocks until it is the request's turn in this process. The caller must then call
+// waitFirst blocks until it is the request's turn in this process. The caller must then call
 // queue.next.
-func (w *wait) takeTurn(ctx context.Context) error {
+func (w *wait) waitFirst(ctx context.Context) error {
 	mine, position := w.queue.join()
 	if mine == nil {
 		return nil
 	}
-	turn := false
+	first := false
 	defer func() { // also if OnWait panics
-		if !turn {
+		if !first {
 			w.queue.withdraw(mine)
 		}
 	}()
@@ -69,13 +69,13 @@ func (w *wait) takeTurn(ctx context.Context) error {
 	w.inform(position)
 	select {
 	case <-mine:
-		turn = true
+		first = true
 		return nil
 	case <-ctx.Done():
 		// The request whose turn it is may have learnt more by now. Use a context that has not
 		// ended: ctx would exclude it.
 		w.note(context.Background())
-		return w.heard.Ended(ctx, nil)
+		return w.waited.Ended(ctx, nil)
 	case <-w.closed.Done():
 		return unavailable(errClosed)
 	}
@@ -84,11 +84,11 @@ func (w *wait) takeTurn(ctx context.Context) error {
 // note records what the request whose turn it is has learnt. If that request has learnt nothing yet
 // or has acquired the lock, it is in the way itself.
 func (w *wait) note(ctx context.Context) {
-	o := w.queue.told()
+	o := w.queue.lastOutcome()
 	if o.err == nil && o.inWay == nil {
 		return
 	}
-	o.note(ctx, &w.heard)
+	o.note(ctx, &w.waited)
 }
 
 func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
@@ -102,13 +102,13 @@ func (w *wait) acquireLoop(ctx context.Context) (driver.Grant, error) {
 	for {
 		o := w.proposer.try(ctx, w.req, how)
 		w.answered = w.answered || o.major
-		o.note(ctx, &w.heard)
+		o.note(ctx, &w.waited)
 		w.queue.note(ctx, &o)
 		switch {
 		case o.won:
 			return o.grant, nil
 		case ctx.Err() != nil:
-			return driver.Grant{}, o.ended(ctx, &w.heard)
+			return driver.Grant{}, o.ended(ctx, &w.waited)
 		// Once a majority has answered, the request waits through any failure, because it would
 		// lose its place. Before that, the nodes may not exist at all.
 		case o.final, o.err != nil && !w.answered && !o.later && time.Since(begun) > w.cfg.RetryTimeout:
@@ -131,14 +131,14 @@ func (w *wait) inform(position int) {
 		return
 	}
 	w.informed = true
-	held, trouble := w.heard.Last()
+	held, trouble := w.waited.Last()
 	w.req.OnWait(driver.WaitInfo{Position: position, Held: held, Trouble: trouble})
 }
 
 // nextPause returns how long to wait for news before the next attempt. News arrives in time unless
 // a subscription is interrupted or the holder is another program.
 func (w *wait) nextPause(o outcome) time.Duration {
-	// After split votes, retry at different times and with growing pauses. A request that was told
+	// After split votes, retry at different times and with growing pauses. A request that was notified
 	// that another one is next has collided with that one, and waits for its news.
 	if o.err == nil && o.split && (w.how.mine || !w.how.woken) {
 		w.splits = min(w.splits+1, 5)
@@ -186,10 +186,10 @@ func (w *wait) sleep(ctx context.Context, d time.Duration, news <-chan string) {
 // leaveQueues takes a failed request out of the nodes' queues. It returns when a majority has done
 // so, or after the time limit.
 func (w *wait) leaveQueues() {
-	heard, limit := w.proposer.depart(w.req.Name, w.req.TTL, w.how, w.set.nodes), time.After(w.cfg.limit(w.req.TTL))
+	left, limit := w.proposer.depart(w.req.Name, w.req.TTL, w.how, w.set.nodes), time.After(w.cfg.limit(w.req.TTL))
 	for range w.set.need {
 		select {
-		case <-heard:
+		case <-left:
 		case <-limit:
 			return
 		}
@@ -252,8 +252,8 @@ func (t *localQueue) note(ctx context.Context, o *outcome) {
 	}
 }
 
-// told returns the last recorded outcome.
-func (t *localQueue) told() outcome {
+// lastOutcome returns the last recorded outcome.
+func (t *localQueue) lastOutcome() outcome {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
 	return t.last

@@ -83,7 +83,7 @@ func renewOtherTTL(t *run) {
 	if most := t.traits.MaxTTL; most > 0 {
 		longer = min(longer, most)
 	}
-	others := map[string]time.Duration{"longer": longer, "shorter": max(t.ttl*3/4, t.traits.MinTTL, 100*time.Millisecond)}
+	others := map[string]time.Duration{"longer": longer, "shorter": max(t.ttl*3/4, t.traits.MinTTL, driver.MinTTL)}
 	held := map[string]*held{}
 	for name := range others {
 		held[name] = t.hold(c, t.shortLease(name))

@@ -96,7 +96,7 @@ func (g *Guard) exec(ctx context.Context, call redisfloor.Call, err error) *redi
 		cmd.SetErr(err)
 		return cmd
 	}
-	cmd := redisfloor.Insist(ctx, func() *redis.Cmd { return g.run(ctx, call) }, (*redis.Cmd).Err)
+	cmd := redisfloor.RetryMoving(ctx, func() *redis.Cmd { return g.run(ctx, call) }, (*redis.Cmd).Err)
 	if refused, ok := errors.AsType[redis.Error](cmd.Err()); ok {
 		cmd.SetErr(call.Refused(ctx, refused.Error(), cmd.Err()))
 	}

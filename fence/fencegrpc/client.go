@@ -45,15 +45,15 @@ func StreamClientInterceptor() grpc.StreamClientInterceptor {
 // clientStream reports refusals.
 type clientStream struct {
 	grpc.ClientStream
-	ctx   context.Context // the context of the lock
-	fence fence.Fence
-	told  atomic.Bool
+	ctx      context.Context // the context of the lock
+	fence    fence.Fence
+	reported atomic.Bool
 }
 
 // RecvMsg receives a message, or the end of the stream.
 func (s *clientStream) RecvMsg(message any) error {
 	stale, err := refused(s.ClientStream.RecvMsg(message))
-	if stale != nil && !s.told.Swap(true) {
+	if stale != nil && !s.reported.Swap(true) {
 		_ = s.fence.Refuse(s.ctx, stale.Resource, stale.Floor) // for the tracer
 	}
 	return err

@@ -24,9 +24,9 @@ import (
 // HTTP. For other stores implement it with their own client. Its methods must be safe for
 // concurrent use.
 type Store interface {
-	// Get returns at most the first most bytes of an object, and its ETag, which changes whenever
+	// Get returns at most the first limit bytes of an object, and its ETag, which changes whenever
 	// the contents change. If the object does not exist, the ETag is empty.
-	Get(ctx context.Context, key string, most int64) (head []byte, etag string, err error)
+	Get(ctx context.Context, key string, limit int64) (head []byte, etag string, err error)
 
 	// Put writes an object atomically if its ETag is etag, or if it does not exist and etag is
 	// empty. Otherwise it writes nothing and returns an ErrChanged. After any other error the

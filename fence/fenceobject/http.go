@@ -23,10 +23,10 @@ type HTTP struct {
 const maxBody = 64 << 20
 
 // Get reads an object or its beginning.
-func (h HTTP) Get(ctx context.Context, key string, most int64) (head []byte, etag string, err error) {
+func (h HTTP) Get(ctx context.Context, key string, limit int64) (head []byte, etag string, err error) {
 	header := http.Header{"Cache-Control": {"no-cache"}, "Accept-Encoding": {"identity"}}
-	if most < maxBody {
-		header.Set("Range", fmt.Sprintf("bytes=0-%d", most-1))
+	if limit < maxBody {
+		header.Set("Range", fmt.Sprintf("bytes=0-%d", limit-1))
 	}
 	response, err := h.do(ctx, http.MethodGet, key, nil, header)
 	if err != nil {
@@ -44,8 +44,8 @@ func (h HTTP) Get(ctx context.Context, key string, most int64) (head []byte, eta
 	if etag == "" || strings.HasPrefix(etag, "W/") {
 		return nil, "", fmt.Errorf("GET: the ETag %q cannot be a condition of a write", etag)
 	}
-	most = min(most, maxBody+1)
-	head, err = io.ReadAll(io.LimitReader(response.Body, most))
+	limit = min(limit, maxBody+1)
+	head, err = io.ReadAll(io.LimitReader(response.Body, limit))
 	if len(head) > maxBody {
 		return nil, "", fmt.Errorf("GET: the object has more than %d bytes", maxBody)
 	}

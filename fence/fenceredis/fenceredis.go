@@ -88,7 +88,7 @@ func (g *Guard) exec(ctx context.Context, call redisfloor.Call, err error) rueid
 		return rueidis.NewErrorResult(err)
 	}
 	script := rueidis.NewLuaScript(call.Script)
-	result := redisfloor.Insist(ctx, func() rueidis.RedisResult {
+	result := redisfloor.RetryMoving(ctx, func() rueidis.RedisResult {
 		return script.Exec(ctx, g.client, call.Keys, call.Args)
 	}, rueidis.RedisResult.Error)
 	if refused, ok := rueidis.IsRedisErr(result.Error()); ok {

@@ -26,7 +26,7 @@ type Login struct {
 	service, region string
 	instance        string // URL of the instance's metadata
 
-	turn   chan struct{} // has room for one: who may use the fields below, also while it asks a source
+	slot   chan struct{} // holds one value: that of the goroutine that may use the fields below, also while it asks a source
 	keys   keys
 	source source    // of the keys
 	next   time.Time // when to renew them
@@ -48,7 +48,7 @@ func Region(region string) string {
 
 // New returns the login of this process for a service in a region. It does no I/O.
 func New(client *http.Client, service, region string) *Login {
-	return &Login{turn: make(chan struct{}, 1), client: client, service: service, region: region, instance: cmp.Or(os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "http://169.254.169.254")}
+	return &Login{slot: make(chan struct{}, 1), client: client, service: service, region: region, instance: cmp.Or(os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "http://169.254.169.254")}
 }
 
 // When keys are renewed, while the old ones are still used.
@@ -60,12 +60,12 @@ const (
 
 // current returns keys that have not expired. A request waits for a source only if there are none.
 func (l *Login) current(ctx context.Context) (keys, error) {
-	select { // the turn before may wait for a source that says nothing
-	case l.turn <- struct{}{}:
+	select { // the caller that has the slot may wait for a source that says nothing
+	case l.slot <- struct{}{}:
 	case <-ctx.Done():
 		return keys{}, ctx.Err()
 	}
-	defer func() { <-l.turn }()
+	defer func() { <-l.slot }()
 	now := time.Now()
 	if l.keys.id != "" && (l.keys.expires.IsZero() || now.Before(l.keys.expires)) {
 		if !now.Before(l.next) {
@@ -78,7 +78,7 @@ func (l *Login) current(ctx context.Context) (keys, error) {
 }
 
 // find looks for keys in the environment, the shared credentials file, a role for a web identity
-// token, the container's role and the instance's role. It is the turn of the caller.
+// token, the container's role and the instance's role. The caller has the slot.
 func (l *Login) find(ctx context.Context) (keys, error) {
 	for _, source := range []source{environment, sharedFile, l.webIdentity, l.container, l.instanceRole} {
 		k, err := source(ctx)
@@ -102,12 +102,12 @@ func (l *Login) renew(from source) {
 	if err != nil || k.id == "" {
 		return
 	}
-	l.turn <- struct{}{}
-	defer func() { <-l.turn }()
+	l.slot <- struct{}{}
+	defer func() { <-l.slot }()
 	l.keep(k, from)
 }
 
-// keep uses keys from now on. It is the turn of the caller.
+// keep uses keys from now on. The caller has the slot.
 func (l *Login) keep(k keys, from source) {
 	now := time.Now()
 	l.keys, l.source, l.next = k, from, now.Add(reread)

@@ -150,9 +150,9 @@ func TestTemporaryKeys(t *testing.T) {
 	<-stalled
 	current()
 	close(answered)
-	l.turn <- struct{}{}
+	l.slot <- struct{}{}
 	l.keys.expires = time.Now()
-	<-l.turn
+	<-l.slot
 	cancel()
 	if k, err := l.current(ctx); err == nil && !time.Now().Before(k.expires) {
 		t.Error("expired keys are used")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/awslogin"
+	"github.com/fencelock/fencelock/internal/httpcall"
 )
 
 // Config says where a bucket is.
@@ -201,10 +202,7 @@ func (b *Bucket) do(ctx context.Context, method, key string, query url.Values, h
 	case err != nil:
 		return 0, nil, nil, fmt.Errorf("sign a request: %w", err)
 	}
-	answer, err := b.client.Do(r)
-	if errors.Is(err, context.DeadlineExceeded) {
-		b.client.CloseIdleConnections() // a NAT may have dropped them all, and each would cost an attempt
-	}
+	answer, err := httpcall.Do(&b.client, r)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return 0, nil, nil, e.Err // without the URL, which may have a signature
 	}

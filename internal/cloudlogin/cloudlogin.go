@@ -29,14 +29,14 @@ type token struct {
 type Bearer struct {
 	fetch func(context.Context) (token, error)
 
-	turn chan struct{} // has room for one: who may use the fields below, also while it asks for a token
+	slot chan struct{} // holds one value: that of the goroutine that may use the fields below, also while it asks for a token
 	now  token
 	try  time.Time // when to renew it
 }
 
 // bearer returns a Bearer without a token.
 func bearer(fetch func(context.Context) (token, error)) *Bearer {
-	return &Bearer{fetch: fetch, turn: make(chan struct{}, 1)}
+	return &Bearer{fetch: fetch, slot: make(chan struct{}, 1)}
 }
 
 // When tokens are renewed, while the old ones are still used.
@@ -55,12 +55,12 @@ func (b *Bearer) Sign(r *http.Request, _ string) error {
 }
 
 func (b *Bearer) current(ctx context.Context) (string, error) {
-	select { // the turn before may wait for a source that says nothing
-	case b.turn <- struct{}{}:
+	select { // the caller that has the slot may wait for a source that says nothing
+	case b.slot <- struct{}{}:
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	defer func() { <-b.turn }()
+	defer func() { <-b.slot }()
 	now := time.Now()
 	if b.now.text == "" || !now.Before(b.now.expires) {
 		t, err := b.fetch(ctx)
@@ -83,12 +83,12 @@ func (b *Bearer) renew() {
 	if err != nil {
 		return
 	}
-	b.turn <- struct{}{}
-	defer func() { <-b.turn }()
+	b.slot <- struct{}{}
+	defer func() { <-b.slot }()
 	b.keep(t)
 }
 
-// keep uses a token from now on. It is the turn of the caller.
+// keep uses a token from now on. The caller has the slot.
 func (b *Bearer) keep(t token) {
 	b.now, b.try = t, t.expires.Add(-early)
 	if soonest := time.Now().Add(again); b.try.Before(soonest) {

@@ -120,7 +120,7 @@ func (c *conn) eval(ctx context.Context, calls []redisconn.Call) []redisconn.Rep
 			todo = append(todo, i)
 		}
 	}
-	redisconn.Insist(ctx, todo, replies, func(todo []int, source []bool) []redisconn.Reply {
+	redisconn.RetryUnsent(ctx, todo, replies, func(todo []int, source []bool) []redisconn.Reply {
 		cmds := make([]once, len(todo))
 		for k, i := range todo {
 			cmds[k] = evalCommand(ctx, &calls[i], source[i])
@@ -189,7 +189,7 @@ func onNode(ctx context.Context, node *redis.Client, call *redisconn.Call, ask b
 		_ = sticky.Process(ctx, once{redis.NewCmd(ctx, "asking")})
 	}
 	replies := make([]redisconn.Reply, 1)
-	redisconn.Insist(ctx, []int{0}, replies, func(_ []int, source []bool) []redisconn.Reply {
+	redisconn.RetryUnsent(ctx, []int{0}, replies, func(_ []int, source []bool) []redisconn.Reply {
 		cmd := evalCommand(ctx, call, ask || source[0])
 		_ = sticky.Process(ctx, cmd)
 		return []redisconn.Reply{replyOf(ctx, cmd)}

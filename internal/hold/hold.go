@@ -82,13 +82,13 @@ func New(terms Terms, sent Instant, ttl time.Duration) Hold {
 
 // Limit sets the maximum of the hold, counted from now. 0 means none. It has no effect once the
 // maximum is reached.
-func (h *Hold) Limit(most time.Duration, now Instant) {
+func (h *Hold) Limit(limit time.Duration, now Instant) {
 	switch {
 	case h.stopping:
-	case most == 0:
+	case limit == 0:
 		h.until = 0
 	default:
-		h.until = now.Mono + most
+		h.until = now.Mono + limit
 	}
 }
 
@@ -109,10 +109,10 @@ func (h *Hold) Step(ev Event, now Instant) Action {
 // reached reports whether the maximum is reached now and was not before. If the lease ended before
 // that, which happens when the process was frozen, the hold is lost instead.
 func (h *Hold) reached(now Instant) bool {
-	if h.until == 0 || h.stopping || h.untilMost(now) > 0 {
+	if h.until == 0 || h.stopping || h.untilLimit(now) > 0 {
 		return false
 	}
-	return !h.terms.Leased || h.life(now) >= h.untilMost(now)
+	return !h.terms.Leased || h.life(now) >= h.untilLimit(now)
 }
 
 // note records the answer to a renewal.
@@ -137,7 +137,7 @@ func (h *Hold) step(ev Event, now Instant) Action {
 	if h.terms.Leased && h.life(now) <= 0 {
 		return h.lose(h.late())
 	}
-	if h.terms.Leased && h.stopping && h.untilMost(now)+h.terms.Grace <= 0 {
+	if h.terms.Leased && h.stopping && h.untilLimit(now)+h.terms.Grace <= 0 {
 		h.ended, h.err = true, nil
 		return Action{}
 	}
@@ -193,8 +193,8 @@ func (h *Hold) plan(now Instant) Action {
 	return act
 }
 
-// untilMost returns the time until the maximum is reached.
-func (h *Hold) untilMost(now Instant) time.Duration { return h.until - now.Mono }
+// untilLimit returns the time until the maximum is reached.
+func (h *Hold) untilLimit(now Instant) time.Duration { return h.until - now.Mono }
 
 // nextStop returns the time until the maximum is reached or, after that, until the grace is over.
 // ok is false if neither is ahead.
@@ -203,9 +203,9 @@ func (h *Hold) nextStop(now Instant) (left time.Duration, ok bool) {
 	case h.until == 0:
 		return 0, false
 	case !h.stopping:
-		return h.untilMost(now), true
+		return h.untilLimit(now), true
 	}
-	return h.untilMost(now) + h.terms.Grace, h.terms.Leased
+	return h.untilLimit(now) + h.terms.Grace, h.terms.Leased
 }
 
 // due returns the time until the next renewal, which is sent at a third of the lease. A short lease is

@@ -32,19 +32,19 @@ func Together(places []string, found [][]driver.Finding) (all []driver.Finding) 
 	}
 	where := map[driver.Finding][]string{}
 	spoilt := map[string]bool{} // checks that did not pass everywhere
-	var told []driver.Finding
+	var distinct []driver.Finding
 	for i, list := range found {
 		for _, f := range list {
 			good := f.Severity == driver.Good
-			known := slices.ContainsFunc(told, func(t driver.Finding) bool { return t == f || good && t.Check == f.Check && t.Severity == f.Severity })
+			known := slices.ContainsFunc(distinct, func(t driver.Finding) bool { return t == f || good && t.Check == f.Check && t.Severity == f.Severity })
 			if !known {
-				told = append(told, f)
+				distinct = append(distinct, f)
 			}
 			spoilt[f.Check] = spoilt[f.Check] || !good
 			where[f] = append(where[f], places[i])
 		}
 	}
-	for _, f := range told {
+	for _, f := range distinct {
 		at := where[f]
 		switch {
 		case f.Severity != driver.Good:

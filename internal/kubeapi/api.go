@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/httpcall"
 )
 
 // API sends requests about the Lease objects of a namespace.
@@ -211,10 +212,7 @@ func (a *API) do(ctx context.Context, method, name string, query url.Values, in 
 		}
 		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	}
-	answer, err := a.client.Do(r)
-	if errors.Is(err, context.DeadlineExceeded) {
-		a.client.CloseIdleConnections() // a NAT may have dropped them all, and each would cost an attempt
-	}
+	answer, err := httpcall.Do(&a.client, r)
 	if err != nil {
 		return at, err
 	}

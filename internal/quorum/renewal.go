@@ -15,14 +15,14 @@ const (
 
 // Renewal is one attempt to extend a lock. It is not safe for concurrent use.
 type Renewal struct {
-	terms  Terms
-	sent   hold.Instant
-	old    hold.Instant // the start of the lease to extend
-	knows  bool         // old is known
-	said   []Standing
-	heard  []bool
-	by     []uint64 // the id of the server that answered
-	result Result
+	terms    Terms
+	sent     hold.Instant
+	old      hold.Instant // the start of the lease to extend
+	knows    bool         // old is known
+	said     []Standing
+	answered []bool
+	by       []uint64 // the id of the server that answered
+	result   Result
 }
 
 // Result is how a renewal ended.
@@ -39,7 +39,7 @@ const (
 // NewRenewal begins an attempt. The caller reads the time before the call, and sends a request to
 // every node after it.
 func NewRenewal(terms Terms, now hold.Instant) *Renewal {
-	return &Renewal{terms: terms, sent: now, said: make([]Standing, terms.Nodes), heard: make([]bool, terms.Nodes), by: make([]uint64, terms.Nodes)}
+	return &Renewal{terms: terms, sent: now, said: make([]Standing, terms.Nodes), answered: make([]bool, terms.Nodes), by: make([]uint64, terms.Nodes)}
 }
 
 // Extends sets the start of the lease that this attempt extends: Sent of the acquisition, or of the
@@ -60,10 +60,10 @@ func (r *Renewal) Sent() hold.Instant { return r.sent }
 // expired or was released the caller must not send a repair, because another client may hold the
 // lock then.
 func (r *Renewal) Heard(node int, s Standing, server uint64, now hold.Instant) (repair []int) {
-	if r.heard[node] && (r.said[node] != Silent || s == Silent) {
+	if r.answered[node] && (r.said[node] != Silent || s == Silent) {
 		return nil
 	}
-	r.heard[node], r.said[node], r.by[node] = true, s, server
+	r.answered[node], r.said[node], r.by[node] = true, s, server
 	if r.result == Open {
 		r.count(now)
 		if r.result == Kept && r.terms.valid(r.sent, now) {
@@ -82,7 +82,7 @@ func (r *Renewal) count(now hold.Instant) {
 	var seen servers
 	for i, s := range r.said {
 		switch {
-		case !r.heard[i]:
+		case !r.answered[i]:
 			open++
 		case s == Renewed:
 			if !seen.again(r.by[i]) {

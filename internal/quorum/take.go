@@ -42,10 +42,10 @@ type Take struct {
 type vote struct {
 	asked bool // it answered the first round, or timed out
 	Vote
-	told   bool   // a request to raise was sent to it
-	raised bool   // it answered the second round, or timed out
-	stored bool   // it stored the token
-	keeper uint64 // the id of the server that stored it
+	raising bool   // a request to raise was sent to it
+	raised  bool   // it answered the second round, or timed out
+	stored  bool   // it stored the token
+	keeper  uint64 // the id of the server that stored it
 }
 
 // NewTake begins an attempt. The caller reads the time before the call. After it, the caller
@@ -139,7 +139,7 @@ func (t *Take) count(now hold.Instant) Orders {
 
 func (t *Take) raise(nodes []int) Orders {
 	for _, n := range nodes {
-		t.votes[n].told = true
+		t.votes[n].raising = true
 	}
 	return Orders{Raise: nodes}
 }
@@ -149,7 +149,7 @@ func (t *Take) raise(nodes []int) Orders {
 // time, the caller passes false; a later true still counts.
 func (t *Take) Raised(node int, ok bool, server uint64, now hold.Instant) Orders {
 	b := &t.votes[node]
-	if !b.told || b.raised && (b.stored || !ok) {
+	if !b.raising || b.raised && (b.stored || !ok) {
 		return Orders{}
 	}
 	b.raised, b.stored, b.keeper = true, ok, server
@@ -169,7 +169,7 @@ func (t *Take) settle(now hold.Instant) Orders {
 			if !seen.again(b.keeper) {
 				stored++
 			}
-		case b.told && !b.raised, !b.asked:
+		case b.raising && !b.raised, !b.asked:
 			open++ // a late grant is still possible, and the raise after it
 		}
 	}

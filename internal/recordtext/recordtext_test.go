@@ -32,9 +32,3 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
-
-func TestHost(t *testing.T) {
-	if recordtext.Host() == "" {
-		t.Error("no host")
-	}
-}

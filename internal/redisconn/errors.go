@@ -144,9 +144,9 @@ func Unreached(err error, addrs ...string) error {
 	if _, answered := Refused(err); err == nil || answered {
 		return err
 	}
-	const most = 3
-	if len(addrs) > most {
-		addrs = append(slices.Clone(addrs[:most]), "...")
+	const limit = 3
+	if len(addrs) > limit {
+		addrs = append(slices.Clone(addrs[:limit]), "...")
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("no answer: %w", err)

@@ -47,7 +47,7 @@ func (c *rueidisConn) piped(ctx context.Context, call *Call) Reply {
 func (c *rueidisConn) batch(ctx context.Context, calls []Call, todo []int, replies []Reply) {
 	ctx, cancel := Timed(ctx)
 	defer cancel()
-	Insist(ctx, todo, replies, func(todo []int, source []bool) []Reply {
+	RetryUnsent(ctx, todo, replies, func(todo []int, source []bool) []Reply {
 		cmds := make([]rueidis.Completed, len(todo))
 		for k, i := range todo {
 			cmds[k] = evalCommand(c.client.B(), &calls[i], source[i], false)

@@ -1,11 +1,13 @@
 package redisfmt
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hosttext"
 )
 
 // Millis formats a duration for a script, rounded up: a lease must not expire on the server before
@@ -38,6 +40,12 @@ func ModeOf(letter string) driver.Mode {
 		return driver.Shared
 	}
 	return driver.Exclusive
+}
+
+// Identity formats an identity as the last words of a description: the process ID, a text of hosttext,
+// and the note, which comes last since it may contain spaces.
+func Identity(id driver.Identity) string {
+	return fmt.Sprintf("%d %s %s", id.PID, HostWord(hosttext.Format(id)), id.Note)
 }
 
 // HostWord makes a host name a single word without spaces.

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/hosttext"
 )
 
 // Words is a text that is being read word by word.
@@ -32,6 +35,14 @@ func (w *Words) Int() int64 {
 
 // Millis returns the next word, a number of milliseconds, as a duration.
 func (w *Words) Millis() time.Duration { return time.Duration(w.Int()) * time.Millisecond }
+
+// Identity returns the rest, a text of the function Identity.
+func (w *Words) Identity() (id driver.Identity) {
+	id.PID = int(w.Int())
+	hosttext.Parse(&id, Host(w.Next()))
+	id.Note = w.Rest
+	return id
+}
 
 // Literal returns the glob pattern that matches only s.
 func Literal(s string) string {

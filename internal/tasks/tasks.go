@@ -4,6 +4,7 @@ package tasks
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Group is the calls of an engine in progress, and the goroutines that they started. It is safe for
@@ -52,11 +53,37 @@ func (g *Group) Go(task func()) bool {
 // them.
 func (g *Group) Spawn(task func()) { g.all.Go(task) }
 
-// Close prevents new calls and tasks, cancels Closed, and waits for those in progress.
-func (g *Group) Close() {
+// Refuse prevents new calls and tasks. Those in progress continue.
+func (g *Group) Refuse() {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.done = true
-	g.mu.Unlock()
+}
+
+// Refuses reports whether Refuse or Close was called.
+func (g *Group) Refuses() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.done
+}
+
+// Close prevents new calls and tasks, cancels Closed, and waits for those in progress.
+func (g *Group) Close() { g.CloseAfter(0) }
+
+// CloseAfter is Close that cancels Closed only after d, if calls or tasks are still in progress then.
+func (g *Group) CloseAfter(d time.Duration) {
+	g.Refuse()
+	if d > 0 {
+		done := make(chan struct{})
+		go func() { // ends with the last call or task
+			g.all.Wait()
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(d):
+		}
+	}
 	g.end()
 	g.all.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/internal/tasks"
 )
 
@@ -40,5 +41,19 @@ func TestClose(t *testing.T) {
 			t.Error("something begins after Close")
 		}
 		g.Close() // again
+	})
+}
+
+// TestCloseAfter: Closed is cancelled when the time is over, and not before, or when nothing is left.
+func TestCloseAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ task, want time.Duration }{{time.Second, time.Second}, {time.Hour, time.Minute}} {
+			g := tasks.New()
+			g.Go(func() { retry.Sleep(g.Closed, c.task) }) // ends with its time or with Closed
+			begun := time.Now()
+			if g.CloseAfter(time.Minute); time.Since(begun) != c.want || !g.Refuses() {
+				t.Errorf("a task of %v: closed after %v, want %v", c.task, time.Since(begun), c.want)
+			}
+		}
 	})
 }

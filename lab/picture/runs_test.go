@@ -23,7 +23,7 @@ import (
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/fence"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 	"github.com/fencelock/fencelock/lab/picture"
 	"github.com/fencelock/fencelock/pglock"
 	"github.com/fencelock/fencelock/redislock"
@@ -36,7 +36,7 @@ import (
 var recordTo = flag.String("record", "", "store the runs for the pictures of this `directory`")
 
 func TestMain(m *testing.M) {
-	crew.Main(map[string]crew.Job{"hold": crew.Of(hold)})
+	reexec.Main(map[string]reexec.Job{"hold": reexec.Of(hold)})
 	os.Exit(m.Run())
 }
 
@@ -141,7 +141,7 @@ func (o orders) open() (driver.Engine, error) {
 
 // actor is a worker and what it has reported.
 type actor struct {
-	*crew.Worker
+	*reexec.Worker
 	began  time.Time // its request
 	events chan event
 	seen   []event
@@ -149,7 +149,7 @@ type actor struct {
 
 // hire starts a worker, and returns when it has opened the engine.
 func hire(t *testing.T, o orders) *actor {
-	w, err := crew.Start("hold", o)
+	w, err := reexec.Start("hold", o)
 	if err != nil {
 		t.Fatal(err)
 	}

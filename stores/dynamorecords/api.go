@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/awslogin"
+	"github.com/fencelock/fencelock/internal/httpcall"
 )
 
 // api sends requests to DynamoDB. It repeats none.
@@ -62,10 +63,7 @@ func (a *api) date(ctx context.Context, action string, in, out any) (time.Time, 
 		return time.Time{}, fmt.Errorf("%w: sign a request: %w", errBusy, err)
 	}
 	sent := time.Now()
-	answer, err := a.client.Do(req)
-	if errors.Is(err, context.DeadlineExceeded) {
-		a.client.CloseIdleConnections() // a NAT may have dropped them all, and each would cost an attempt
-	}
+	answer, err := httpcall.Do(a.client, req)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -14,7 +14,7 @@ func (r *Records) Break(statement, pattern, instead string) bool {
 func (r *Records) Sweep() { r.swept.Again() }
 
 // SkipCheck makes the records believe that their connections have been checked.
-func (r *Records) SkipCheck() { r.fits.fit.Store(true) }
+func (r *Records) SkipCheck() { r.poolCheck.passed.Store(true) }
 
 // Limit is the limit of each call.
 const Limit = limit

@@ -37,12 +37,12 @@ type Config struct {
 // Records stores records in a table. It is safe for concurrent use. It takes connections from the
 // pool of db: a caller that holds all of them in transactions deadlocks.
 type Records struct {
-	db      *sql.DB
-	dialect Dialect
-	sql     recordsql.Statements
-	invalid error        // the error of invalid arguments of New
-	fits    fitness      // of the connections
-	swept   retry.Period // the sweeps of expired rows
+	db        *sql.DB
+	dialect   Dialect
+	sql       recordsql.Statements
+	invalid   error        // the error of invalid arguments of New
+	poolCheck poolCheck    // of the connections
+	swept     retry.Period // the sweeps of expired rows
 }
 
 var _ driver.Records = (*Records)(nil)
@@ -65,13 +65,13 @@ const (
 // form, and a driver behind a pooler that shares connections must send a statement and its arguments
 // together: add default_query_exec_mode=exec (pgx) or binary_parameters=yes (lib/pq) to the data source
 // name. A driver that prepares statements needs two connections of db for the first call. That call
-// returns an ErrConfig if the connections do not fit.
+// returns an ErrConfig if the connections are not suitable.
 //
 // New cannot see which schema a table without one is in: on PostgreSQL, processes whose search_path
 // differs have different tables, and their locks do not exclude each other. Name the schema in
 // [Config] if roles or connections differ in it.
 func New(db *sql.DB, dialect Dialect, cfg *Config) *Records {
-	r := &Records{db: db, dialect: dialect, fits: newFitness()}
+	r := &Records{db: db, dialect: dialect, poolCheck: newPoolCheck()}
 	table := recordsql.DefaultTable
 	if cfg != nil && cfg.Table != "" {
 		table = cfg.Table
@@ -245,7 +245,7 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 	defer cancel()
 	var why error // why the server refused the last attempt
 	for pause := retry.NewBackoff(5*time.Millisecond, 200*time.Millisecond); ; {
-		err := r.fits.check(ctx, r.db, r.dialect)
+		err := r.poolCheck.require(ctx, r.db, r.dialect)
 		if err == nil {
 			err = ask(ctx)
 		}
@@ -257,7 +257,7 @@ func (r *Records) call(ctx context.Context, ask func(ctx context.Context) error)
 				err = fmt.Errorf("%w: %w", ended, err) // if a connection is cut off, a driver may only report that it is bad
 			}
 			if crossed(err) || code(err) == protocolViolation {
-				r.fits.forget()
+				r.poolCheck.invalidate()
 			}
 			return failure(why, err)
 		}

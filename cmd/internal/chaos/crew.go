@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/chaostest/history"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 // A member is a process of this program that takes locks.
 type member struct {
-	*crew.Worker
+	*reexec.Worker
 	first chan struct{} // closed when it has acquired a lock
 	read  chan struct{} // closed when its output has ended
 }
@@ -29,7 +29,7 @@ func (r *round) launch(worker int) {
 	if r.Rate > 0 {
 		j.Pause = time.Duration(float64(r.Workers*hands) / r.Rate * float64(time.Second))
 	}
-	w, err := crew.Start(jobName, j)
+	w, err := reexec.Start(jobName, j)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/driver"
 	wallclock "github.com/fencelock/fencelock/internal/clock"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 const (
@@ -65,9 +65,9 @@ type job struct {
 }
 
 // Job is the job of the workers, by its name. A program or a test binary that runs rounds passes it
-// to crew.Main.
-func Job(open Opener) map[string]crew.Job {
-	return map[string]crew.Job{jobName: crew.Of(func(j job, in *bufio.Scanner) error {
+// to reexec.Main.
+func Job(open Opener) map[string]reexec.Job {
+	return map[string]reexec.Job{jobName: reexec.Of(func(j job, in *bufio.Scanner) error {
 		go func() {
 			for in.Scan() { // how far the wall clock is to be ahead; until the harness ends, and this process with it
 				if ahead, err := time.ParseDuration(in.Text()); err == nil {

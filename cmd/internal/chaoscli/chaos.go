@@ -25,14 +25,14 @@ import (
 	chaospage "github.com/fencelock/fencelock/cmd/internal/chaos/page"
 	"github.com/fencelock/fencelock/cmd/internal/cli"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 // ShortestTTL is the shortest TTL of the locks of chaos.
 const ShortestTTL = 500 * time.Millisecond
 
 // Jobs are those of the worker processes, which are this program again.
-func Jobs() map[string]crew.Job { return chaos.Job(engineurl.OpenThrough) }
+func Jobs() map[string]reexec.Job { return chaos.Job(engineurl.OpenThrough) }
 
 // chaosCmd is the verb chaos.
 type chaosCmd struct {

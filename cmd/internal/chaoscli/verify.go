@@ -20,7 +20,7 @@ import (
 
 // Verify returns the verb verify, which checks a log against the specification.
 func Verify(a *cli.App) *cobra.Command {
-	var file string
+	var file, edn string
 	var skew time.Duration
 	cmd := &cobra.Command{
 		Use: "verify FILE", GroupID: cli.SeeLocks, Short: "Check a log against the specification.",
@@ -39,6 +39,12 @@ cat host-*/service.log | fencelock-all verify --skew 50ms -`,
 			if err != nil {
 				return cli.Exit(cli.ExitConfig, err)
 			}
+			if edn != "" {
+				if err := h.WriteEDN(os.Stdout, edn); err != nil {
+					return cli.Exit(cli.ExitConfig, err)
+				}
+				return nil
+			}
 			v := h.Verify()
 			if err := a.Print(v, verdictText(v)); err != nil || v.Accepted {
 				return err
@@ -47,6 +53,7 @@ cat host-*/service.log | fencelock-all verify --skew 50ms -`,
 		},
 	}
 	cli.Duration(cmd.Flags(), &skew, "skew", 0, "By how much the clocks of the hosts may differ.")
+	cmd.Flags().StringVar(&edn, "edn", "", "Print the history of the lock `NAME` in the format of Jepsen, and judge nothing.")
 	return cmd
 }
 

@@ -38,6 +38,8 @@ func TestVerify(t *testing.T) {
 		{"", []string{file}, cli.ExitBroken, "invariant 1, overlap: "},
 		{"", []string{file, "--skew", "200ms"}, 0, "accepted"},
 		{bad, []string{"-", "--json"}, cli.ExitBroken, `"invariant":1`},
+		{good, []string{"-", "--edn", "n"}, 0, "{:index 3, :type :ok, :process 0, :f :release, :value 1, "},
+		{good, []string{"-", "--edn", "m"}, cli.ExitConfig, `no acquisition of "m"`},
 		{"nothing", []string{"-"}, cli.ExitConfig, "no line says"},
 		{"", []string{file + "2"}, cli.ExitConfig, "no such file"},
 	} {

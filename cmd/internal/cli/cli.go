@@ -28,15 +28,15 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/internal/demo"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 // Main runs the command line of this process and exits with its exit code. A program can have more
 // verbs than those of this package, and jobs for its processes that are this program again.
-func Main(jobs map[string]crew.Job, verbs ...Verb) {
+func Main(jobs map[string]reexec.Job, verbs ...Verb) {
 	all := demo.Job()
 	maps.Copy(all, jobs)
-	crew.Main(all)
+	reexec.Main(all)
 	speech := newTalk(os.Stderr)
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech, verbs...)
 	speech.flush(lastMessage)

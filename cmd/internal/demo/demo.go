@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 // The lock, and the files that the workers write under it.
@@ -111,7 +111,7 @@ type story struct {
 
 // worker starts a worker.
 func (s *story) worker(name string) *worker {
-	w, err := crew.Start(jobName, orders{name, s.dir})
+	w, err := reexec.Start(jobName, orders{name, s.dir})
 	if err != nil {
 		s.fail(err)
 		return nil

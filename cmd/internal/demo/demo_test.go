@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 func TestMain(m *testing.M) {
-	crew.Main(Job())
+	reexec.Main(Job())
 	os.Exit(m.Run())
 }
 

@@ -11,12 +11,12 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/fence"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 // A worker is a process that takes a step for each line of its input, and writes what it has done.
 type worker struct {
-	*crew.Worker
+	*reexec.Worker
 	name string
 }
 
@@ -25,8 +25,8 @@ const jobName = "demo worker"
 // orders are what a worker starts with.
 type orders struct{ Name, Dir string }
 
-// Job is the job of the workers, by its name. The program passes it to crew.Main.
-func Job() map[string]crew.Job { return map[string]crew.Job{jobName: crew.Of(work)} }
+// Job is the job of the workers, by its name. The program passes it to reexec.Main.
+func Job() map[string]reexec.Job { return map[string]reexec.Job{jobName: reexec.Of(work)} }
 
 // work takes the steps of a worker, each when it reads a line. It must lose its lock before the
 // fourth step; the story asks only one of the workers for that.

@@ -22,11 +22,11 @@ import (
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/cmd/internal/chaos"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
-	"github.com/fencelock/fencelock/internal/crew"
+	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 func TestMain(m *testing.M) {
-	crew.Main(chaos.Job(engineurl.OpenThrough))
+	reexec.Main(chaos.Job(engineurl.OpenThrough))
 	os.Exit(m.Run())
 }
 

@@ -152,17 +152,17 @@ func (c Call) Refused(ctx context.Context, text string, err error) error {
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 300 * time.Millisecond
-	mostPauses = 10
+	maxPauses  = 10
 )
 
-// Insist repeats a call while the server refuses it because some of its keys have moved to another
+// RetryMoving repeats a call while the server refuses it because some of its keys have moved to another
 // node and others have not. errOf returns the error of a result.
-func Insist[R any](ctx context.Context, call func() R, errOf func(R) error) R {
+func RetryMoving[R any](ctx context.Context, call func() R, errOf func(R) error) R {
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for n := 0; ; n++ {
 		result := call()
 		err := errOf(result)
-		if err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN") || n == mostPauses || !pause.Wait(ctx) {
+		if err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN") || n == maxPauses || !pause.Wait(ctx) {
 			return result
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // jugs is a puzzle with a known shortest answer: jugs of 3 and 5 litres, one with 4 litres in 6 steps.
 func jugs(key func(s [2]int, b []byte) []byte) explore.Model[[2]int] {
 	return explore.Model[[2]int]{
-		Next: func(s [2]int, emit func(explore.Action, [2]int)) {
+		Next: func(s [2]int, emit func(explore.Action, func() [2]int)) {
 			most := [2]int{3, 5}
 			for i := range s {
 				full, empty, poured := s, s, s
@@ -19,7 +19,7 @@ func jugs(key func(s [2]int, b []byte) []byte) explore.Model[[2]int] {
 				n := min(s[i], most[1-i]-s[1-i])
 				poured[i], poured[1-i] = s[i]-n, s[1-i]+n
 				for k, n := range [][2]int{full, empty, poured} {
-					emit(explore.Action{Kind: uint8(k), Who: uint8(i)}, n)
+					emit(explore.Action{Kind: uint8(k), Who: uint8(i)}, func() [2]int { return n })
 				}
 			}
 		},
@@ -44,6 +44,26 @@ func TestShortestTrace(t *testing.T) {
 		if n := strings.Count(out.String(), "step"); n != 6 {
 			t.Errorf("printed %d steps:\n%s", n, out.String())
 		}
+	}
+}
+
+func TestWalk(t *testing.T) {
+	m := jugs(whole)
+	w := explore.Walk(m, 1, 1_000_000, 2)
+	if w.Broken != "four" || w.Walks == 0 {
+		t.Fatalf("%v, want a walk that meets four litres", w)
+	}
+	var out strings.Builder
+	explore.Print(&out, m, w.Trace)
+	if n := strings.Count(out.String(), "step"); n != len(w.Trace) {
+		t.Errorf("printed %d steps of %d", n, len(w.Trace))
+	}
+	if again := explore.Walk(m, w.Seed, 1, 1); !slices.Equal(again.Trace, w.Trace) {
+		t.Errorf("seed %d leads to %v, then to %v", w.Seed, w, again)
+	}
+	m.Check = func([2]int) string { return "" }
+	if w := explore.Walk(m, 1, 10_000, 2); w.Broken != "" || w.Steps < 10_000 {
+		t.Errorf("%v, want 10,000 steps", w)
 	}
 }
 

@@ -26,7 +26,8 @@ func CheckKey[S any](m Model[S]) (states, keys int, err error) {
 		for _, s := range level {
 			states++
 			var list [][2]uint64
-			m.Next(s, func(_ Action, n S) {
+			m.Next(s, func(_ Action, step func() S) {
+				n := step()
 				b = hand(n, b[:0])
 				list = append(list, whole.hash(b))
 				if whole.add(Whole(n, nil)) {

@@ -1,9 +1,7 @@
 package twin
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/fencelock/fencelock/internal/testkit/explore"
@@ -16,22 +14,12 @@ var hunts = map[string]bounds{
 	"rates":     {clients: 2, acquires: 1, units: 4, rates: drift},
 	"delays":    {clients: 2, acquires: 1, renews: 1, units: 5, delays: 2},
 	"time-outs": {clients: 2, acquires: 2, renews: 1, units: 5, delays: 1, timeouts: 2},
+	"copies":    {clients: 2, acquires: 1, renews: 1, units: 4, timeouts: 1, copies: 1, late: 2},
 	"crash":     {clients: 2, acquires: 1, renews: 1, units: 5, crashes: 1, fair: 2},
 }
 
 // TestExploreHunt explores the bounds that a mutant names.
-func TestExploreHunt(t *testing.T) {
-	b, asked := hunts[os.Getenv(explore.Hunted)]
-	if !asked {
-		t.Skip("it is for TestExploreMutants")
-	}
-	m := modelOf(b)
-	if r := explore.Run(m, 2); r.Broken != "" {
-		var out strings.Builder
-		explore.Print(&out, m, r.Trace)
-		t.Errorf("%v\n%s", r, out.String())
-	}
-}
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
 
 // TestExploreMutants changes the rules of the scripts and the hold.
 func TestExploreMutants(t *testing.T) {
@@ -49,5 +37,7 @@ func TestExploreMutants(t *testing.T) {
 		explore.Change("a held name counts as untouched", "scripts.go", "plain", "return !n.there(Lock) && !n.there(Queue)", "return !n.there(Queue)"),
 		explore.Change("a lease that is over is renewed", "scripts.go", "time-outs", "if n.mode != \"x\" || !n.extend(owner, token, ttl) {\n\t\treturn \"gone\"", "if n.mode == \"free\" {\n\t\tn.Put(Lock, fmt.Sprintf(\"%s%s %d cl0 x 0 1 %d 0 1 h -\", format, owner, token, ttl), ttl)\n\t} else if n.mode != \"x\" || !n.extend(owner, token, ttl) {\n\t\treturn \"gone\""),
 		explore.Change("a renewal always succeeds", "scripts.go", "delays", "return \"gone\"\n\t}\n\treturn \"ok\" + left", "return \"ok\"\n\t}\n\treturn \"ok\" + left"),
+		explore.Change("a release leaves no mark", "scripts.go", "copies", "	if had || late > 0 {\n\t\tn.mark(", "	if late > 0 {\n\t\tn.mark("),
+		explore.Change("who leaves leaves no mark", "scripts.go", "copies", "\tn.mark(q.Owner, \"\", late)\n", ""),
 	}))
 }

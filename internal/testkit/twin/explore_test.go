@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +30,8 @@ type bounds struct {
 	units                     int // of time
 	delays                    int // units of time that pass while a request is on its way
 	timeouts, crashes, losses int
+	copies                    int           // requests that are executed twice
+	late                      int           // requests during which something else happens; 0 is no bound
 	rates                     [most]float64 // of the clocks; 0 is 1
 	margin                    time.Duration
 	fair                      int // the most units until a waiter gets a name that nobody has; 0 is not judged
@@ -81,9 +82,11 @@ type world struct {
 	net                               []sending
 	seq                               int
 	cl                                [most]client
-	top                               int64 // the greatest token that a client has relied on
+	granted, top                      int64 // the greatest tokens that were granted, and that a client has relied on
 	topper                            string
 	timeouts, crashes, losses, delays int
+	copies, late                      int
+	ended                             []string // owners that have left or released
 	broken                            string
 }
 
@@ -97,7 +100,7 @@ func (w *world) instant(c int) hold.Instant {
 }
 
 func initial(b *bounds) *world {
-	w := &world{b: b, timeouts: b.timeouts, crashes: b.crashes, losses: b.losses, delays: b.delays}
+	w := &world{b: b, timeouts: b.timeouts, crashes: b.crashes, losses: b.losses, delays: b.delays, copies: b.copies, late: b.late}
 	w.n = &Name{Now: epoch * 1000, Keys: map[string]*Key{}, Listening: map[string]bool{}, Counts: true, Retention: 86_400_000}
 	for i := range b.clients {
 		w.cl[i].left = b.acquires
@@ -142,22 +145,43 @@ const (
 	kCrash
 	kLose
 	kDo
+	kCopy
+	kLate = 32 // with one of the others: something happens before its request is answered
 )
 
 var what = [...]string{
 	"acquires", "server executes", "gets the answer", "gives up its request", "touches", "receives the grant", "never receives the grant",
-	"time passes", "renews", "releases", "crashes", "the server loses its data", "executed and answered",
+	"time passes", "renews", "releases", "crashes", "the server loses its data", "executed and answered", "server executes a copy of",
 }
 
-func (w *world) next(emit func(explore.Action, *world)) {
+func (w *world) next(emit func(explore.Action, func() *world)) {
 	act := func(k, c, arg int, f func(n *world)) {
-		n := w.copy()
-		f(n)
-		n.look()
-		emit(explore.Action{Kind: uint8(k), Who: uint8(c), Arg: uint8(arg)}, n)
+		a := explore.Action{Kind: uint8(k), Who: uint8(c), Arg: uint8(arg)}
+		step := func(late bool) func() *world {
+			return func() *world {
+				n := w.copy()
+				f(n)
+				switch {
+				case n.seq == w.seq || w.b.late == 0: // nothing was sent, or all requests may be late
+				case late:
+					n.late--
+				default:
+					n.land(c, w.seq)
+				}
+				n.look()
+				return n
+			}
+		}
+		emit(a, step(false))
+		if a.Kind |= kLate; w.late > 0 {
+			emit(a, step(true))
+		}
 	}
 	for i := range w.net {
-		act(kExec, 0, i, func(n *world) { n.exec(i) })
+		act(kExec, 0, i, func(n *world) { n.exec(i, false) })
+		if w.copies > 0 {
+			act(kCopy, 0, i, func(n *world) { n.copies--; n.exec(i, true) })
+		}
 	}
 	busy := 0
 	for i := range w.b.clients {
@@ -167,7 +191,9 @@ func (w *world) next(emit func(explore.Action, *world)) {
 			if c.call.done {
 				act(kAnswer, i, 0, func(n *world) { n.answer(i) })
 			}
-			act(kDo, i, 0, func(n *world) { n.do(i) })
+			if w.b.late == 0 {
+				act(kDo, i, 0, func(n *world) { n.do(i) })
+			}
 			if w.timeouts > 0 {
 				act(kTimeout, i, 0, func(n *world) { n.timeouts--; n.timeout(i) })
 			}
@@ -206,7 +232,7 @@ func (w *world) next(emit func(explore.Action, *world)) {
 		act(kTick, 0, 0, func(n *world) { n.delays -= busy; n.pass() })
 	}
 	if w.losses > 0 && len(w.n.Keys) > 0 {
-		act(kLose, 0, 0, func(n *world) { n.losses--; n.n.Keys = map[string]*Key{} })
+		act(kLose, 0, 0, func(n *world) { n.losses--; n.n.Keys = map[string]*Key{}; n.n.Now += 1000 }) // which takes a millisecond
 	}
 }
 
@@ -226,7 +252,8 @@ func (w *world) acquire(i int) {
 func (w *world) send(i int, kind byte) {
 	c := &w.cl[i]
 	w.seq++
-	r := sending{i, w.seq, kind, c.owner, c.token, w.n.Now + unit*1000, c.ticket, c.missing}
+	until := w.n.Now + unit*1000 - 1 // what follows in the model at once is a microsecond later
+	r := sending{i, w.seq, kind, c.owner, c.token, until, c.ticket, c.missing}
 	w.net = append(w.net, r)
 	c.call = &call{sending: r, sent: w.instant(i)}
 }
@@ -234,23 +261,28 @@ func (w *world) send(i int, kind byte) {
 func desc(i int) string { return fmt.Sprintf("cl%d x 0 1 %d 0 1 h -", i, lasts) }
 
 // do executes and answers the request of a client, and what it sends then.
-func (w *world) do(i int) {
+func (w *world) do(i int) { w.land(i, 0) }
+
+// land executes and answers what a client has sent since a request, before anything else happens.
+func (w *world) land(i, since int) {
 	for range 3 {
-		c := &w.cl[i]
-		if c.call == nil {
+		k := w.cl[i].call
+		if k == nil || k.seq <= since {
 			return
 		}
-		if k := slices.IndexFunc(w.net, func(r sending) bool { return r.seq == c.call.seq }); k >= 0 {
-			w.exec(k)
+		if at := slices.IndexFunc(w.net, func(r sending) bool { return r.seq == k.seq }); at >= 0 {
+			w.exec(at, false)
 		}
 		w.answer(i)
 	}
 }
 
-// exec executes a request at the server.
-func (w *world) exec(i int) {
+// exec executes a request at the server, perhaps once more later.
+func (w *world) exec(i int, again bool) {
 	r := w.net[i]
-	w.net = slices.Delete(w.net, i, i+1)
+	if !again {
+		w.net = slices.Delete(w.net, i, i+1)
+	}
 	n, q := w.n, Request{Owner: r.owner, Desc: desc(r.who), Sent: "0", Until: r.until}
 	before := n.Holders()
 	var said string
@@ -278,13 +310,27 @@ func (w *world) exec(i int) {
 	}
 	n.Said = nil
 	after := n.Holders()
-	switch same := slices.EqualFunc(before, after, func(a, b Holder) bool { return a.Owner == b.Owner && a.Token == b.Token }); {
+	if (r.kind == 'e' || r.kind == 'l') && !slices.Contains(w.ended, r.owner) {
+		w.ended = append(slices.Clip(w.ended), r.owner)
+	}
+	had := func(h Holder) bool {
+		return slices.ContainsFunc(before, func(b Holder) bool { return b.Owner == h.Owner && b.Token == h.Token })
+	}
+	same := len(before) == len(after) && !slices.ContainsFunc(after, func(h Holder) bool { return !had(h) })
+	switch {
 	case r.until < n.Now && (r.kind == 'a' || r.kind == 't') && !same:
 		w.broken = "4: a request acts after its end"
+	case w.b.losses == 0 && slices.ContainsFunc(after, func(h Holder) bool { return slices.Contains(w.ended, h.Owner) }):
+		w.broken = "4: a request acts after its owner has left or released"
 	case (r.kind == 'e' || r.kind == 'r' || r.kind == 'c') && len(before) > 0 && (before[0].Owner != r.owner || before[0].Token != r.token) && !same:
 		w.broken = "5: somebody else ends an acquisition"
+	case slices.ContainsFunc(after, func(h Holder) bool { return !had(h) && h.Token <= w.granted }):
+		w.broken = "2: a token is not greater than that of an earlier grant"
 	}
-	if k := w.cl[r.who].call; k != nil && k.seq == r.seq {
+	for _, h := range after {
+		w.granted = max(w.granted, h.Token)
+	}
+	if k := w.cl[r.who].call; k != nil && k.seq == r.seq && !k.done {
 		k.done, k.answer = true, said
 	}
 }
@@ -371,7 +417,7 @@ func (w *world) look() {
 		case !w.relies(i):
 		case c.token > w.top:
 			w.top, w.topper = c.token, c.owner
-		case c.owner != w.topper:
+		case c.owner != w.topper && w.b.losses == 0: // a loss ends the grants before it
 			w.broken = "2: a client relies on a token that is not greater than an earlier one"
 		}
 	}
@@ -419,7 +465,7 @@ func (w *world) fair() int {
 	n := w.copy()
 	n.net = slices.DeleteFunc(n.net, func(r sending) bool { k := n.cl[r.who].call; return k == nil || k.seq != r.seq })
 	for units := 0; units <= w.b.fair; units++ {
-		for range 4 {
+		for range 6 {
 			for i := range n.b.clients {
 				switch c := &n.cl[i]; {
 				case c.call != nil:
@@ -446,7 +492,7 @@ func (w *world) fair() int {
 func (w *world) key(b []byte) []byte {
 	num := func(v int64) { b = binary.AppendVarint(b, v) }
 	text := func(s string) { b = append(append(b, s...), 0) }
-	num(w.now)
+	num(w.n.Now)
 	for _, key := range slices.Sorted(maps.Keys(w.n.Keys)) {
 		k := w.n.Keys[key]
 		text(key)
@@ -457,11 +503,13 @@ func (w *world) key(b []byte) []byte {
 			num(k.Set[m])
 		}
 	}
-	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.losses), byte(w.delays))
+	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.losses), byte(w.delays), byte(w.copies), byte(w.late))
+	num(w.granted)
 	num(w.top)
 	text(w.topper)
 	text(w.broken)
 	for _, r := range w.net {
+		b = append(b, map[bool]byte{true: 1}[slices.Contains(w.ended, r.owner)])
 		k := w.cl[r.who].call
 		flags := r.kind
 		if k != nil && k.seq == r.seq {
@@ -499,13 +547,13 @@ func (w *world) key(b []byte) []byte {
 
 func (w *world) show(a explore.Action) string {
 	line := fmt.Sprintf("%-4s ", time.Duration(w.now)*time.Millisecond)
-	switch a.Kind {
+	switch a.Kind % kLate {
 	case kTick, kLose:
-		line += what[a.Kind]
-	case kExec:
-		line += fmt.Sprintf("%s request %d", what[a.Kind], a.Arg+1)
+		line += what[a.Kind%kLate]
+	case kExec, kCopy:
+		line += fmt.Sprintf("%s request %d", what[a.Kind%kLate], a.Arg+1)
 	default:
-		line += fmt.Sprintf("%c %s", 'A'+a.Who, what[a.Kind])
+		line += fmt.Sprintf("%c %s", 'A'+a.Who, what[a.Kind%kLate])
 	}
 	held := ""
 	for _, h := range w.n.Holders() {
@@ -533,62 +581,38 @@ func modelOf(b bounds) explore.Model[*world] {
 var drift = [most]float64{0.99, 1.01, 1}
 
 // The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []struct {
-	name string
-	b    bounds
-	slow bool
-}{
-	{"2 clients, 1 delay", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1}, false},
-	{"2 clients, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 3, timeouts: 1}, false},
-	{"2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, renews: 1, units: 4, crashes: 1, fair: 2}, false},
-	{"2 clients, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, delays: 1, rates: drift}, true},
-	{"2 clients, 1 delay, 1 time-out, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1, timeouts: 1, crashes: 1, fair: 2}, true},
-	{"2 clients with 2 acquires, 1 time-out", bounds{clients: 2, acquires: 2, units: 4, timeouts: 1}, true},
-	{"3 clients, 1 crash", bounds{clients: 3, acquires: 1, units: 3, crashes: 1}, true},
-	{"2 clients, 1 loss of data", bounds{clients: 2, acquires: 1, renews: 1, units: 4, losses: 1}, true},
+var explored = []explore.Bounds[bounds]{
+	explore.Always("2 clients, 1 delay", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1}),
+	explore.Always("2 clients, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 3, timeouts: 1}),
+	explore.Always("2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, renews: 1, units: 4, crashes: 1, fair: 2}),
+	explore.Slowly("2 clients, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, delays: 1, rates: drift}),
+	explore.Slowly("2 clients, 1 delay, 1 time-out, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1, timeouts: 1, crashes: 1, fair: 2}),
+	explore.Slowly("2 clients with 2 acquires, 1 time-out", bounds{clients: 2, acquires: 2, units: 4, timeouts: 1}),
+	explore.Slowly("3 clients, 1 crash", bounds{clients: 3, acquires: 1, units: 3, crashes: 1}),
+	explore.Slowly("2 clients, 1 loss of data", bounds{clients: 2, acquires: 1, renews: 1, units: 4, losses: 1}),
 }
 
-func TestExplore(t *testing.T) {
-	for _, e := range explored {
-		t.Run(e.name, func(t *testing.T) {
-			if explore.Race || e.slow && os.Getenv("FENCELOCK_SLOW") == "" {
-				t.Skip("takes minutes: make test explores small bounds without the race detector, make explore large ones")
-			}
-			m := modelOf(e.b)
-			r := explore.Run(m, 2)
-			t.Logf("explored %s: %v", e.name, r)
-			if !r.Complete {
-				var out strings.Builder
-				explore.Print(&out, m, r.Trace)
-				t.Errorf("%v\n%s", r, out.String())
-			}
-		})
-	}
-}
+func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
 
 // TestExploreKey compares the key with whole states.
-func TestExploreKey(t *testing.T) {
-	if explore.Race {
-		t.Skip("runs without the race detector")
-	}
-	for _, e := range explored {
-		m := modelOf(e.b)
-		m.Limit = 3000
-		if os.Getenv("FENCELOCK_SLOW") != "" {
-			m.Limit = 30_000
-		}
-		states, keys, err := explore.CheckKey(m)
-		if err != nil {
-			t.Errorf("%s: %v", e.name, err)
-		}
-		t.Logf("%s: %d states, %d keys", e.name, states, keys)
-	}
-}
+func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	m := modelOf(bounds{clients: 2, acquires: 1, units: 4, margin: 1, rates: drift})
-	if r := explore.Run(m, 2); r.Broken == "" || len(r.Trace) > 15 {
-		t.Errorf("%v, want a broken rule after 15 steps at most", r)
-	}
+	explore.MustBreak(t, modelOf(bounds{clients: 2, acquires: 1, units: 4, margin: 1, rates: drift}))
+}
+
+// walked are bounds that are too large to be exhausted.
+var walked = []explore.Bounds[bounds]{
+	explore.Always("3 clients, time-outs, crashes, doubled requests", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3}),
+	explore.Always("the same, clocks 2 % apart", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3, rates: drift}),
+	explore.Always("3 clients, losses of data", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, losses: 3}),
+	explore.Always("2 clients, time-outs, crashes; who waits gets in", bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 20, timeouts: 3, crashes: 2, fair: 4}), // dead places cost a unit each
+}
+
+func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
+
+// TestWalkMargin takes away the margin of the hold.
+func TestWalkMargin(t *testing.T) {
+	explore.MustMeet(t, modelOf(bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 10, margin: 1, rates: drift}))
 }

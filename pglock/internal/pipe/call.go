@@ -170,7 +170,7 @@ func (c *Call) wait(ctx context.Context, silent <-chan struct{}) ([]Row, error) 
 		return c.rows, c.err
 	}
 	select { // fast path: ctx.Done may start a timer
-	case <-w.turn:
+	case <-w.reader:
 	default:
 		select {
 		case <-c.done:
@@ -179,11 +179,11 @@ func (c *Call) wait(ctx context.Context, silent <-chan struct{}) ([]Row, error) 
 			return nil, ctx.Err()
 		case <-silent:
 			return nil, ErrSilent
-		case <-w.turn:
+		case <-w.reader:
 		}
 	}
 	w.used.Store(true)
-	defer w.giveTurn()
+	defer w.giveReader()
 	end, timed := onlyTimed(ctx)
 	if !timed && ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, w.interrupt)

@@ -30,19 +30,19 @@ type Conn struct {
 	dead   chan struct{}        // closed when the connection has ended
 	silent chan struct{}        // closed by MarkSilent
 
-	turn    chan struct{} // a token; the goroutine that has taken it reads, and puts it back
-	looksUp time.Time     // the read deadline, zero if none; guarded by turn
+	reader  chan struct{} // a token; the goroutine that has taken it reads, and puts it back
+	looksUp time.Time     // the read deadline, zero if none; guarded by reader
 	used    atomic.Bool   // a caller has read since the connection's own reader last checked
 
-	mu      sync.Mutex // guards all below; not held during I/O
-	calls   []*Call    // sent and not answered, oldest first
-	common  int        // how many of them are not urgent
-	heard   time.Time  // when the last answer arrived
-	waiting []*Call    // to be sent, oldest first
-	writing bool       // a goroutine is writing
-	cancels int        // cancel requests in progress
-	doubt   error      // error of calls that are answered during a cancel request; nil without one
-	cause   error      // why the connection has ended; nil while it lives
+	mu         sync.Mutex // guards all below; not held during I/O
+	calls      []*Call    // sent and not answered, oldest first
+	common     int        // how many of them are not urgent
+	lastAnswer time.Time  // when the last answer arrived
+	waiting    []*Call    // to be sent, oldest first
+	writing    bool       // a goroutine is writing
+	cancels    int        // cancel requests in progress
+	doubt      error      // error of calls that are answered during a cancel request; nil without one
+	cause      error      // why the connection has ended; nil while it lives
 }
 
 // maxInFlight is how many calls are sent before the first of them is answered. They fit into the
@@ -65,8 +65,8 @@ func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
 		return nil, err
 	}
 	w := &Conn{conn: h.Conn, front: h.Frontend, server: c, hear: hear,
-		dead: make(chan struct{}), silent: make(chan struct{}), turn: make(chan struct{}, 1)}
-	w.turn <- struct{}{}
+		dead: make(chan struct{}), silent: make(chan struct{}), reader: make(chan struct{}, 1)}
+	w.reader <- struct{}{}
 	go w.read() // ends with the connection
 	return w, nil
 }
@@ -94,8 +94,8 @@ func (w *Conn) submit(c *Call) *Call {
 	return c
 }
 
-// room returns how many of the queued calls may be sent now. w.mu is held.
-func (w *Conn) room() int {
+// sendable returns how many of the queued calls may be sent now. w.mu is held.
+func (w *Conn) sendable() int {
 	common := w.common
 	for n, c := range w.waiting {
 		if !c.urgent {
@@ -111,7 +111,7 @@ func (w *Conn) room() int {
 // flush sends queued calls, unless another goroutine does. w.mu is held, except while it writes.
 func (w *Conn) flush() {
 	for !w.writing && w.cause == nil {
-		n := w.room()
+		n := w.sendable()
 		if n == 0 {
 			return
 		}
@@ -223,8 +223,8 @@ func (w *Conn) Oldest() (*Call, time.Time) {
 		return nil, time.Time{}
 	}
 	since := w.calls[0].sent
-	if w.heard.After(since) {
-		since = w.heard
+	if w.lastAnswer.After(since) {
+		since = w.lastAnswer
 	}
 	return w.calls[0], since
 }

@@ -19,13 +19,13 @@ func (w *Conn) read() {
 			time.Sleep(quiet)
 			continue
 		}
-		<-w.turn
+		<-w.reader
 		w.receive()
-		w.giveTurn()
+		w.giveReader()
 	}
 }
 
-func (w *Conn) giveTurn() { w.turn <- struct{}{} }
+func (w *Conn) giveReader() { w.reader <- struct{}{} }
 
 // interrupt makes the goroutine that is reading check its conditions.
 func (w *Conn) interrupt() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) } // fails only on a connection that has ended
@@ -40,7 +40,7 @@ func (w *Conn) lookUp(at time.Time) {
 	} // the read reports a connection that has ended
 }
 
-// receive reads and handles one message. The caller has the turn.
+// receive reads and handles one message. The caller has taken reader.
 func (w *Conn) receive() {
 	msg, err := w.front.Receive()
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
@@ -125,7 +125,7 @@ func (w *Conn) answered() {
 	if !w.calls[0].urgent {
 		w.common--
 	}
-	w.heard = time.Now()
+	w.lastAnswer = time.Now()
 	w.calls[0] = nil
 	w.calls = w.calls[1:]
 	if len(w.waiting) > 0 && !w.writing {

@@ -1,0 +1,88 @@
+package explore
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Bounds are bounds of a model that a test exhausts, such as how many clients there are and how many
+// requests are lost.
+type Bounds[B any] struct {
+	name  string
+	bound B
+	slow  bool
+}
+
+// Always returns bounds that each run visits.
+func Always[B any](name string, bound B) Bounds[B] { return Bounds[B]{name, bound, false} }
+
+// Slowly returns bounds that a run with FENCELOCK_SLOW exhausts.
+func Slowly[B any](name string, bound B) Bounds[B] { return Bounds[B]{name, bound, true} }
+
+// Exhaust fails unless every state within each of the bounds keeps the rules.
+func Exhaust[B, S any](t *testing.T, all []Bounds[B], model func(B) Model[S]) {
+	t.Helper()
+	for _, b := range all {
+		t.Run(b.name, func(t *testing.T) {
+			if Race || b.slow && os.Getenv("FENCELOCK_SLOW") == "" {
+				t.Skip("takes minutes: make test explores small bounds without the race detector, make explore large ones")
+			}
+			m := model(b.bound)
+			r := Run(m, 2)
+			t.Logf("explored %s: %v", b.name, r)
+			if !r.Complete {
+				t.Errorf("%v\n%s", r, timeline(m, r.Trace))
+			}
+		})
+	}
+}
+
+// CheckKeys compares the key of the models with whole states.
+func CheckKeys[B, S any](t *testing.T, all []Bounds[B], model func(B) Model[S]) {
+	t.Helper()
+	if Race {
+		t.Skip("runs without the race detector")
+	}
+	for _, b := range all {
+		m := model(b.bound)
+		m.Limit = 3000
+		if os.Getenv("FENCELOCK_SLOW") != "" {
+			m.Limit = 30_000
+		}
+		states, keys, err := CheckKey(m)
+		if err != nil {
+			t.Errorf("%s: %v", b.name, err)
+		}
+		t.Logf("%s: %d states, %d keys", b.name, states, keys)
+	}
+}
+
+// MustBreak fails unless a model breaks a rule after a few steps.
+func MustBreak[S any](t *testing.T, m Model[S]) {
+	t.Helper()
+	if r := Run(m, 2); r.Broken == "" || len(r.Trace) > longest {
+		t.Errorf("%v, want a broken rule after %d steps at most", r, longest)
+	}
+}
+
+// HuntWithin explores the bounds that a mutant of Hunt names. Without one it skips the test, which is
+// TestExploreHunt.
+func HuntWithin[B, S any](t *testing.T, hunts map[string]B, model func(B) Model[S]) {
+	t.Helper()
+	b, asked := hunts[os.Getenv(Hunted)]
+	if !asked {
+		t.Skip("it is for TestExploreMutants")
+	}
+	m := model(b)
+	if r := Run(m, 2); r.Broken != "" {
+		t.Errorf("%v\n%s", r, timeline(m, r.Trace))
+	}
+}
+
+// timeline returns the trace of a result, line by line.
+func timeline[S any](m Model[S], trace []Action) string {
+	var out strings.Builder
+	Print(&out, m, trace)
+	return out.String()
+}

@@ -1,0 +1,35 @@
+package pglock
+
+import "sync"
+
+// sleepers are the requests of this process that wait in the server, by key. They sleep while the lease
+// of a vanished holder runs, and are woken when its row is cleared earlier.
+type sleepers struct {
+	mu    sync.Mutex // guards byKey
+	byKey map[int64]chan struct{}
+}
+
+// enter registers a request. Only one of this process waits in the server for a key.
+func (n *sleepers) enter(key int64) (woken chan struct{}, leave func()) {
+	woken = make(chan struct{}, 1)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.byKey[key] = woken
+	return woken, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.byKey[key] == woken {
+			delete(n.byKey, key)
+		}
+	}
+}
+
+// wake makes the request for a key ask again.
+func (n *sleepers) wake(key int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case n.byKey[key] <- struct{}{}:
+	default: // nobody waits, or is woken already
+	}
+}

@@ -1,0 +1,24 @@
+package redislock
+
+import (
+	"context"
+
+	"github.com/fencelock/fencelock/internal/redisconn"
+)
+
+// ServerCheck is fitness, for tests outside the package.
+type ServerCheck = serverCheck
+
+// NewFitness returns the checks of a connection that a test has made.
+func NewFitness(conn redisconn.Conn, cfg *Config) *ServerCheck {
+	return &serverCheck{client: newClient(conn, cfg)}
+}
+
+// Require is fit.
+func (f *serverCheck) Require(ctx context.Context) error { return f.require(ctx) }
+
+// Invalidate is forget.
+func (f *serverCheck) Invalidate() { f.invalidate() }
+
+// Close ends the checks.
+func (f *serverCheck) Close() { f.client.tasks.Close() }
