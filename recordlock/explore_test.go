@@ -922,7 +922,7 @@ func modelOf(b bounds) explore.Model[*world] {
 	}
 	return explore.Model[*world]{
 		Init: initial(&b), Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
-		Limit: 5_000_000,
+		Limit: 8_000_000,
 	}
 }
 
@@ -938,6 +938,9 @@ var explored = []explore.Bounds[bounds]{
 	explore.Slowly("2 clients, 1 request given up, 5 units", bounds{clients: 2, acquires: 1, giveups: 1, all: 5}),
 	explore.Slowly("2 clients, 1 time-out, 4 units", bounds{clients: 2, acquires: 1, timeouts: 1, all: 4}),
 	explore.Slowly("2 clients, clocks 2 % apart, 5 units", bounds{clients: 2, acquires: 1, all: 5, rates: drift}),
+	explore.Slowly("2 clients, 2 late requests, 1 doubled request, 4 units", bounds{clients: 2, acquires: 1, late: 2, copies: 1, all: 4}),
+	explore.Slowly("2 clients with 2 acquires, 1 late request, 1 time-out, 3 units", bounds{clients: 2, acquires: 2, late: 1, timeouts: 1, all: 3}),
+	explore.Slowly("2 clients with 2 acquires, 1 late request, 1 crash, 3 units", bounds{clients: 2, acquires: 2, late: 1, crashes: 1, all: 3}),
 }
 
 func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }

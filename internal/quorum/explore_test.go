@@ -489,7 +489,7 @@ func modelOf(b bounds) explore.Model[*world] {
 	}
 	return explore.Model[*world]{
 		Init: initial(&b), Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
-		Limit: 5_000_000,
+		Limit: 8_000_000,
 	}
 }
 

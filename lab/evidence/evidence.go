@@ -22,6 +22,7 @@ type Report struct {
 	Twins       []Twin       `json:"twins,omitempty"`
 	Simulator   []Class      `json:"simulator,omitempty"`
 	Explored    []Explored   `json:"explored,omitempty"`
+	Walked      []Walked     `json:"walked,omitempty"`
 	Nemesis     []Nemesis    `json:"nemesis,omitempty"`
 	Faults      []Fault      `json:"faults,omitempty"`
 	Comparisons []Comparison `json:"comparisons,omitempty"`
@@ -83,6 +84,15 @@ type Explored struct {
 	Steps      int64  `json:"steps"`
 	Invariants string `json:"invariants"` // of the specification, that were checked
 	Millis     int64  `json:"ms"`
+}
+
+// Walked is a bound within which random walks visited a model's states.
+type Walked struct {
+	Model  string `json:"model"`
+	Bound  string `json:"bound"`
+	Walks  int64  `json:"walks"`
+	Steps  int64  `json:"steps"`
+	Millis int64  `json:"ms"`
 }
 
 // A Suite is one run of the conformance suite.

@@ -246,6 +246,12 @@ func writeExplored(b *strings.Builder, r Report) {
 		rows = append(rows, []string{e.Model, e.Bound, grouped(e.States), e.Invariants})
 	}
 	table(b, []string{"model", "bound", "states", "invariants"}, []int{2}, rows)
+	b.WriteString("\nRandom walks, within bounds that are too large:\n\n")
+	rows = nil
+	for _, w := range r.Walked {
+		rows = append(rows, []string{w.Model, w.Bound, grouped(w.Steps)})
+	}
+	table(b, []string{"model", "bound", "steps"}, []int{2}, rows)
 	writeMutants(b, r)
 }
 

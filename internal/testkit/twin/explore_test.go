@@ -574,7 +574,7 @@ func modelOf(b bounds) explore.Model[*world] {
 	}
 	return explore.Model[*world]{
 		Init: initial(&b), Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
-		Limit: 5_000_000,
+		Limit: 8_000_000,
 	}
 }
 
@@ -587,8 +587,11 @@ var explored = []explore.Bounds[bounds]{
 	explore.Always("2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, renews: 1, units: 4, crashes: 1, fair: 2}),
 	explore.Slowly("2 clients, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, delays: 1, rates: drift}),
 	explore.Slowly("2 clients, 1 delay, 1 time-out, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1, timeouts: 1, crashes: 1, fair: 2}),
-	explore.Slowly("2 clients with 2 acquires, 1 time-out", bounds{clients: 2, acquires: 2, units: 4, timeouts: 1}),
-	explore.Slowly("3 clients, 1 crash", bounds{clients: 3, acquires: 1, units: 3, crashes: 1}),
+	explore.Slowly("2 clients, 1 doubled request", bounds{clients: 2, acquires: 1, renews: 1, units: 3, copies: 1}),
+	explore.Slowly("2 clients with 2 acquires, 1 late request, 1 doubled request", bounds{clients: 2, acquires: 2, renews: 1, units: 3, late: 1, copies: 1}),
+	explore.Slowly("2 clients with 2 acquires, 1 late request, 2 time-outs, 1 crash", bounds{clients: 2, acquires: 2, renews: 1, units: 3, late: 1, timeouts: 2, crashes: 1}),
+	explore.Slowly("3 clients, 1 late request, 1 time-out", bounds{clients: 3, acquires: 1, renews: 1, units: 3, late: 1, timeouts: 1}),
+	explore.Slowly("3 clients, 1 late request, 1 crash", bounds{clients: 3, acquires: 1, renews: 1, units: 3, late: 1, crashes: 1}),
 	explore.Slowly("2 clients, 1 loss of data", bounds{clients: 2, acquires: 1, renews: 1, units: 4, losses: 1}),
 }
 

@@ -11,40 +11,37 @@ import (
 )
 
 // models are the packages whose decisions the explorer drives.
-var models = []struct{ name, pkg string }{{"records", "./recordlock"}, {"Redis twin", "./internal/testkit/twin"}}
+var models = []struct{ name, pkg string }{{"records", "./recordlock"}, {"Redis twin", "./internal/testkit/twin"}, {"Redlock", "./internal/quorum"}}
 
-var exhausted = regexp.MustCompile(`explored (.*): (\d+) states, (\d+) steps, depth \d+, (\S+): exhausted`)
+var (
+	exhausted = regexp.MustCompile(`explored (.*): (\d+) states, (\d+) steps, depth \d+, (\S+): exhausted`)
+	walked    = regexp.MustCompile(`walked (.*): (\d+) walks, (\d+) steps, (\S+): no rule broken`)
+)
 
-// explored visits the small bounds; if asked for, also the large ones, and lets the explorer find the
-// mutants.
+// longWalks is how many steps walks take within each bound if the large bounds are asked for.
+const longWalks = "FENCELOCK_WALK=25000000"
+
+// explored visits the small bounds and takes random walks; if asked for, it also visits the large
+// bounds, takes long walks, and lets the explorer find the mutants.
 func explored(f flags) (r evidence.Report, err error) {
 	var large []string
 	if f.large {
-		large = append(large, "FENCELOCK_SLOW=1")
+		large = append(large, "FENCELOCK_SLOW=1", longWalks)
 	}
 	for _, m := range models {
-		got, err := goTest(large, m.pkg, "^TestExplore$", "-v")
+		got, err := goTest(large, m.pkg, "^(TestExplore|TestWalk)$", "-v")
 		if err != nil {
 			return r, err
 		}
 		for _, line := range got.lines {
-			f := exhausted.FindStringSubmatch(line)
-			if f == nil {
-				continue
+			if e, ok := exploredIn(line, m.name); ok {
+				fmt.Print(line)
+				r.Explored = append(r.Explored, e)
 			}
-			e := evidence.Explored{Model: m.name, Bound: f[1], Invariants: "1 to 5"}
-			e.States, _ = strconv.ParseInt(f[2], 10, 64)
-			e.Steps, _ = strconv.ParseInt(f[3], 10, 64)
-			took, _ := time.ParseDuration(f[4])
-			e.Millis = took.Milliseconds()
-			switch {
-			case strings.Contains(e.Bound, "gets in"):
-				e.Invariants = "1 to 7"
-			case strings.Contains(e.Bound, "loss of data"):
-				e.Invariants = "2, 4"
+			if w, ok := walkedIn(line, m.name); ok {
+				fmt.Print(line)
+				r.Walked = append(r.Walked, w)
 			}
-			fmt.Print(line)
-			r.Explored = append(r.Explored, e)
 		}
 		if !f.large {
 			continue
@@ -56,4 +53,40 @@ func explored(f flags) (r evidence.Report, err error) {
 		r.Mutants = append(r.Mutants, evidence.Mutants{Where: m.name + " and `internal/hold`, found by the explorer", Found: got.passed, Total: got.passed + got.failed})
 	}
 	return r, nil
+}
+
+func exploredIn(line, model string) (e evidence.Explored, ok bool) {
+	f := exhausted.FindStringSubmatch(line)
+	if f == nil {
+		return e, false
+	}
+	e = evidence.Explored{Model: model, Bound: f[1], Invariants: "1 to 5", States: number(f[2]), Steps: number(f[3]), Millis: millis(f[4])}
+	switch {
+	case model == "Redlock":
+		e.Invariants = "1, 2"
+	case strings.Contains(e.Bound, "gets in"):
+		e.Invariants = "1 to 7"
+	case strings.Contains(e.Bound, "loss of data"):
+		e.Invariants = "2, 4"
+	}
+	return e, true
+}
+
+func walkedIn(line, model string) (w evidence.Walked, ok bool) {
+	f := walked.FindStringSubmatch(line)
+	if f == nil {
+		return w, false
+	}
+	return evidence.Walked{Model: model, Bound: f[1], Walks: number(f[2]), Steps: number(f[3]), Millis: millis(f[4])}, true
+}
+
+// number and millis read what a regular expression has found.
+func number(digits string) int64 {
+	n, _ := strconv.ParseInt(digits, 10, 64)
+	return n
+}
+
+func millis(text string) int64 {
+	d, _ := time.ParseDuration(text)
+	return d.Milliseconds()
 }
