@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/identity"
 )
 
 // A request is one call of Acquire. One goroutine uses it.
@@ -56,6 +57,9 @@ func (e *Engine) Acquire(ctx context.Context, req driver.Request) (driver.Grant,
 	return r.answer(ctx, grant, err)
 }
 
+// whole is the cut of a ticket, which may be long.
+func whole(text string) string { return text }
+
 // newRequest returns a request that has written nothing yet.
 func (e *Engine) newRequest(req driver.Request) *request {
 	owner := uuid.Must(uuid.NewV7()).String() // never fails
@@ -65,7 +69,7 @@ func (e *Engine) newRequest(req driver.Request) *request {
 		r.ticket.weight = req.Units()
 	}
 	r.record = record{
-		Owner: r.ticket.owner, Host: req.Host, PID: req.PID, Note: req.Note, Trace: req.Trace, Kind: req.Kind, Most: req.MaxHold.Milliseconds(),
+		Owner: r.ticket.owner, JSON: identity.JSONOf(req.Identity, whole),
 		Since: time.Now(), Mode: req.Mode.String(), Limit: req.Limit, Weight: r.ticket.weight,
 		Machine: machine(), Process: os.Getpid(),
 	}

@@ -141,7 +141,7 @@ func (w *watch) sight(ctx context.Context, p *patience, name string, now map[str
 		idle = false
 		r, _, _ := readRecord(f) // a record that cannot be read is left out
 		s := &seenTicket{name: name, held: t.held, file: f}
-		s.event = driver.Event{Identity: r.identity(), Kind: driver.EventWaiting, Name: name, Owner: t.owner, Time: r.Since}
+		s.event = driver.Event{Identity: r.Identity(), Kind: driver.EventWaiting, Name: name, Owner: t.owner, Time: r.Since}
 		if t.held {
 			s.event.Kind, s.event.Token = driver.EventAcquired, r.Token
 		}

@@ -95,12 +95,12 @@ func (s *view) add(g *nameLock, t ticket) error {
 	}
 	if !t.held {
 		s.Waiters = append(s.Waiters, driver.Waiter{
-			Identity: r.identity(), Owner: t.owner, Since: r.Since, Position: len(s.Waiters) + 1, Weight: t.weight,
+			Identity: r.Identity(), Owner: t.owner, Since: r.Since, Position: len(s.Waiters) + 1, Weight: t.weight,
 		})
 		return nil
 	}
 	s.Holders = append(s.Holders, driver.Holder{
-		Identity: r.identity(), Owner: t.owner, Token: r.Token, Since: r.Since, Weight: t.weight,
+		Identity: r.Identity(), Owner: t.owner, Token: r.Token, Since: r.Since, Weight: t.weight,
 	})
 	return nil
 }

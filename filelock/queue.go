@@ -186,7 +186,7 @@ func (q *queue) behind(o *blocker, f *os.File) *blocker {
 		return o
 	}
 	if r, _, err := readRecord(f); err == nil {
-		o.held.Owner, o.held.Identity, o.held.Since = r.Owner, r.identity(), r.Since
+		o.held.Owner, o.held.Identity, o.held.Since = r.Owner, r.Identity(), r.Since
 	}
 	return o
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/identity"
 )
 
 // A ticket is a waiting or holding request: a file whose name has its data and whose flock shows
@@ -92,14 +93,9 @@ func parseTicket(base string) (t ticket, ok bool) {
 
 // A record is the content of a ticket's file.
 type record struct {
-	Owner  string    `json:"owner"`
-	Token  int64     `json:"token,omitempty"`
-	Host   string    `json:"host,omitempty"`
-	PID    int       `json:"pid,omitempty"`
-	Note   string    `json:"note,omitempty"`
-	Trace  string    `json:"trace,omitempty"`
-	Kind   string    `json:"kind,omitempty"`
-	Most   int64     `json:"max_hold_ms,omitempty"` // what the holder intends; nothing enforces it here
+	Owner string `json:"owner"`
+	Token int64  `json:"token,omitempty"`
+	identity.JSON
 	Since  time.Time `json:"since"`
 	Mode   string    `json:"mode"`
 	Limit  int       `json:"limit,omitempty"`
@@ -121,10 +117,6 @@ type ending struct {
 	End    string `json:"end"` // "released" or "broken"
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
-}
-
-func (r *record) identity() driver.Identity {
-	return driver.Identity{Host: r.Host, PID: r.PID, Note: r.Note, Trace: r.Trace, Kind: r.Kind, MaxHold: time.Duration(r.Most) * time.Millisecond}
 }
 
 // readRecord reads a ticket's file, with the ending if there is one.

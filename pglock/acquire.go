@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hosttext"
+	"github.com/fencelock/fencelock/internal/identity"
 	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 	"github.com/google/uuid"
@@ -129,7 +129,7 @@ func (acq *acquirer) attempt(req driver.Request) (*attempt, error) {
 	if err := checkLimit(req.Limit); err != nil {
 		return nil, err
 	}
-	req.Host, req.Note = plain(hosttext.Format(req.Identity)), plain(req.Note)
+	req.Host, req.Note = plain(identity.HostText(req.Identity)), plain(req.Note)
 	return &attempt{acquirer: acq, req: req, key: keyOf(req.Name), owner: newOwner()}, nil
 }
 

@@ -136,7 +136,7 @@ func (a *attempt) whoIsIn(asked context.Context) (*driver.HeldError, error) {
 	if len(rows) == 1 {
 		r := rows[0]
 		held.Owner, held.Since, held.Until = r.Text(0), r.Micros(4), r.Micros(5)
-		held.Identity = identity(r, 1)
+		held.Identity = readIdentity(r, 1)
 		return held, nil
 	}
 	if rows, err := a.own.ask(ctx, minimumSQL, a.key); err == nil && len(rows) == 1 {

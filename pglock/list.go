@@ -117,7 +117,7 @@ func (l *listing) addHolder(r pipe.Row) {
 	}
 	s.Holders = append(s.Holders, driver.Holder{
 		Owner: r.Text(2), Token: r.Int(3), Since: r.Micros(6), TTL: r.Millis(7), Lease: r.Millis(14),
-		Identity: identity(r, 8),
+		Identity: readIdentity(r, 8),
 		Weight:   weight(r.Int(5), r.Int(12)),
 	})
 }
@@ -146,7 +146,7 @@ func (l *listing) addWaiter(r pipe.Row) {
 	}
 	s.Waiters = append(s.Waiters, driver.Waiter{
 		Owner: r.Text(2), Since: r.Micros(3),
-		Identity: identity(r, 4),
+		Identity: readIdentity(r, 4),
 		Weight:   weight(r.Int(9), r.Int(10)),
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hosttext"
+	"github.com/fencelock/fencelock/internal/identity"
 	"github.com/fencelock/fencelock/pglock/internal/pipe"
 )
 
@@ -71,9 +71,9 @@ func (l *serverLock) identity() driver.Identity {
 		Note: fmt.Sprintf("%s, user %s, from %s", app, l.user, l.addr)}
 }
 
-// identity reads three columns of our tables: host, pid and note.
-func identity(r pipe.Row, first int) (id driver.Identity) {
-	hosttext.Parse(&id, r.Text(first))
+// readIdentity reads three columns of our tables: host, pid and note.
+func readIdentity(r pipe.Row, first int) (id driver.Identity) {
+	identity.ParseHostText(&id, r.Text(first))
 	id.PID, id.Note = int(r.Int(first+1)), r.Text(first+2)
 	return id
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/identity"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -31,7 +32,7 @@ func (d *worker) newAcquiring(req driver.Request) *acquiring {
 	a.me = claim{
 		Owner: uuid.Must(uuid.NewV7()).String(), Client: d.id,
 		Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: max(req.Weight, min(req.Limit, 1)), // 1, or 0 without a limit
-		Host: cut(req.Host), PID: req.PID, Note: cut(req.Note), Trace: cut(req.Trace), Kind: cut(req.Kind), Most: req.MaxHold.Milliseconds(),
+		JSON: identity.JSONOf(req.Identity, cut),
 	}
 	a.job = &job{apply: a.enter, acquires: a}
 	return a
@@ -138,11 +139,11 @@ func (d *worker) inWay(st *state, m moment) *driver.HeldError {
 	case len(st.Holders) > 0:
 		h := st.Holders[0]
 		until = d.seen.left(h.Owner, h.lease, m)
-		held.Owner, held.Identity, held.Since = h.Owner, h.identity(), h.since()
+		held.Owner, held.Identity, held.Since = h.Owner, h.Identity(), h.since()
 	case st.Closed != nil:
 		held.Owner = "nobody"
 	case len(st.Waiters) > 0:
-		held.Owner, held.Identity = st.Waiters[0].Owner, st.Waiters[0].identity()
+		held.Owner, held.Identity = st.Waiters[0].Owner, st.Waiters[0].Identity()
 	}
 	if st.Closed != nil {
 		until = max(until, d.seen.left(minimum, st.Closed.lease, m))

@@ -58,13 +58,13 @@ func (e *Engine) status(st *state, m moment) driver.Status {
 	s := driver.Status{Name: st.Name}
 	for _, h := range st.Holders {
 		s.Holders = append(s.Holders, driver.Holder{
-			Identity: h.identity(), Owner: h.Owner, Token: h.Token, Since: h.since(), Weight: h.Weight,
+			Identity: h.Identity(), Owner: h.Owner, Token: h.Token, Since: h.since(), Weight: h.Weight,
 			TTL: min(seen.left(h.Owner, h.lease, m), micros(h.TTL)), Lease: micros(h.TTL),
 			Foreign: h.Token == 0, // records show it that do not come from this package
 		})
 	}
 	for i, w := range st.Waiters {
-		s.Waiters = append(s.Waiters, driver.Waiter{Identity: w.identity(), Owner: w.Owner, Since: w.since(), Position: i + 1, Weight: w.Weight})
+		s.Waiters = append(s.Waiters, driver.Waiter{Identity: w.Identity(), Owner: w.Owner, Since: w.since(), Position: i + 1, Weight: w.Weight})
 	}
 	if all := slices.Concat(st.Holders, st.Waiters); len(all) > 0 && all[0].Shared {
 		if s.Mode, s.Limit = driver.Shared, all[0].Limit; s.Limit > 0 && st.Limit > 0 {

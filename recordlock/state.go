@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/identity"
 )
 
 const (
@@ -51,15 +52,10 @@ type claim struct {
 	Limit  int    `json:"limit,omitempty"`
 	Weight int    `json:"weight,omitempty"`
 	Since  int64  `json:"since"` // microseconds since 1970, by the wall clock of its process
-	Host   string `json:"host,omitempty"`
-	PID    int    `json:"pid,omitempty"`
-	Note   string `json:"note,omitempty"`
-	Trace  string `json:"trace,omitempty"`
-	Kind   string `json:"kind,omitempty"`
-	Most   int64  `json:"max_hold_ms,omitempty"` // what the holder intends; nothing enforces it here
-	Token  int64  `json:"token,omitempty"`       // of a holder
-	Ticket int64  `json:"ticket,omitempty"`      // of a waiter
-	Client string `json:"client,omitempty"`      // of a waiter: its worker
+	identity.JSON
+	Token  int64  `json:"token,omitempty"`  // of a holder
+	Ticket int64  `json:"ticket,omitempty"` // of a waiter
+	Client string `json:"client,omitempty"` // of a waiter: its worker
 }
 
 // decode reads the value of a record. No value is a name that nobody uses.
@@ -191,10 +187,6 @@ func (c claim) id() string {
 
 // units returns how much of a limit a request takes.
 func (c claim) units() int { return max(1, c.Weight) }
-
-func (c claim) identity() driver.Identity {
-	return driver.Identity{Host: c.Host, PID: c.PID, Note: c.Note, Trace: c.Trace, Kind: c.Kind, MaxHold: time.Duration(c.Most) * time.Millisecond}
-}
 
 func (c claim) since() time.Time { return time.UnixMicro(c.Since) }
 

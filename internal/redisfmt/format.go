@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hosttext"
+	"github.com/fencelock/fencelock/internal/identity"
 )
 
 // Millis formats a duration for a script, rounded up: a lease must not expire on the server before
@@ -42,10 +42,10 @@ func ModeOf(letter string) driver.Mode {
 	return driver.Exclusive
 }
 
-// Identity formats an identity as the last words of a description: the process ID, a text of hosttext,
+// Identity formats an identity as the last words of a description: the process ID, a HostText,
 // and the note, which comes last since it may contain spaces.
 func Identity(id driver.Identity) string {
-	return fmt.Sprintf("%d %s %s", id.PID, HostWord(hosttext.Format(id)), id.Note)
+	return fmt.Sprintf("%d %s %s", id.PID, HostWord(identity.HostText(id)), id.Note)
 }
 
 // HostWord makes a host name a single word without spaces.

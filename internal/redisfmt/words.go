@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hosttext"
+	"github.com/fencelock/fencelock/internal/identity"
 )
 
 // Words is a text that is being read word by word.
@@ -39,7 +39,7 @@ func (w *Words) Millis() time.Duration { return time.Duration(w.Int()) * time.Mi
 // Identity returns the rest, a text of the function Identity.
 func (w *Words) Identity() (id driver.Identity) {
 	id.PID = int(w.Int())
-	hosttext.Parse(&id, Host(w.Next()))
+	identity.ParseHostText(&id, Host(w.Next()))
 	id.Note = w.Rest
 	return id
 }

@@ -1,5 +1,6 @@
-// Package hosttext encodes the identity of a client for storage on servers.
-package hosttext
+// Package identity encodes the identity of a holder or waiter for storage: as the text in which Redis and
+// PostgreSQL keep the host, and as JSON.
+package identity
 
 import (
 	"strconv"
@@ -15,9 +16,9 @@ const (
 	longestKind = 32 // bytes
 )
 
-// Format returns the host, the kind, the maximum hold in milliseconds and the trace of an identity as
+// HostText returns the host, the kind, the maximum hold in milliseconds and the trace of an identity as
 // one text, "host#kind=KIND#max=600000#TRACE". What is missing or invalid is left out.
-func Format(id driver.Identity) string {
+func HostText(id driver.Identity) string {
 	text := id.Host
 	if validKind(id.Kind) {
 		text += "#" + kindMark + id.Kind
@@ -31,9 +32,9 @@ func Format(id driver.Identity) string {
 	return text
 }
 
-// Parse sets the host, the kind, the maximum hold and the trace of an identity from a text of
-// Format.
-func Parse(id *driver.Identity, text string) {
+// ParseHostText sets the host, the kind, the maximum hold and the trace of an identity from a text of
+// HostText.
+func ParseHostText(id *driver.Identity, text string) {
 	id.Host, id.Kind, id.Trace, id.MaxHold = text, "", "", 0
 	if before, last := cutLast(id.Host); driver.ValidTrace(last) {
 		id.Host, id.Trace = before, last
@@ -66,7 +67,7 @@ func validKind(kind string) bool {
 	return kind != "" && len(kind) <= longestKind && strings.IndexFunc(kind, strange) < 0
 }
 
-// maximum parses a maximum hold. It refuses a text that Format does not write.
+// maximum parses a maximum hold. It refuses a text that HostText does not write.
 func maximum(text string) (time.Duration, bool) {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	ok := err == nil && ms > 0 && ms <= driver.MaxDuration.Milliseconds() && strconv.FormatInt(ms, 10) == text

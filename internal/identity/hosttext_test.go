@@ -1,4 +1,4 @@
-package hosttext_test
+package identity_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/hosttext"
+	"github.com/fencelock/fencelock/internal/identity"
 )
 
 func TestHost(t *testing.T) {
@@ -43,12 +43,12 @@ func TestHost(t *testing.T) {
 		{driver.Identity{Host: "db#max=-5"}, "db#max=-5", "", ""},
 		{driver.Identity{Host: "db#max=9999999999999999"}, "db#max=9999999999999999", "", ""},
 	} {
-		text := hosttext.Format(c.id)
+		text := identity.HostText(c.id)
 		if text != c.text {
 			t.Errorf("%+v is written as %q, want %q", c.id, text, c.text)
 		}
 		got := driver.Identity{Trace: "old", Kind: "old", MaxHold: 1}
-		if hosttext.Parse(&got, text); got.Host != c.id.Host || got.Trace != c.back || got.Kind != c.kind || got.MaxHold != c.id.MaxHold {
+		if identity.ParseHostText(&got, text); got.Host != c.id.Host || got.Trace != c.back || got.Kind != c.kind || got.MaxHold != c.id.MaxHold {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	}
