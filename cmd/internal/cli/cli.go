@@ -26,10 +26,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/internal/demo"
 	"github.com/fencelock/fencelock/internal/crew"
 )
+
+// A Verb returns a command, which may keep the App until it runs.
+type Verb func(*App) *cobra.Command
 
 // Main runs the command line of this process and exits with its exit code. A program can have more
 // verbs than those of this package, and jobs for its processes that are this program again.
@@ -50,7 +55,7 @@ func Main(jobs map[string]crew.Job, verbs ...Verb) {
 // maps to the exit code.
 func perform(args []string, stdin io.Reader, stdout, stderr io.Writer, verbs ...Verb) error {
 	traced := fencelock.WithTrace(context.Background(), os.Getenv(traceVariable))
-	a := &app{ctx: traced, stdin: stdin, stdout: dataWriter{stdout}, stderr: stderr}
+	a := &App{Context: traced, stdin: stdin, stdout: dataWriter{stdout}, Stderr: stderr}
 	root := newRoot(a, verbs...)
 	root.SetArgs(args)
 	root.SetOut(a.stdout)

@@ -16,7 +16,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-func newCompletion(a *app) *cobra.Command {
+func newCompletion(a *App) *cobra.Command {
 	var shell string
 	return &cobra.Command{
 		Use: "completion [flags] SHELL", GroupID: moreVerb, Short: "Print a completion script for bash, zsh, fish or powershell.",
@@ -25,8 +25,8 @@ func newCompletion(a *app) *cobra.Command {
 source <(fencelock completion zsh)
 fencelock completion fish | source
 fencelock completion powershell | Out-String | Invoke-Expression`,
-		Annotations: map[string]string{argumentRows: table([]explained{{"SHELL", "bash, zsh, fish or powershell."}})},
-		Args:        arguments(&shell), ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Annotations: map[string]string{argumentRows: Table([]Row{{"SHELL", "bash, zsh, fish or powershell."}})},
+		Args:        Arguments(&shell), ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printScript(cmd, shell, a.stdout) },
 	}
 }
@@ -117,11 +117,11 @@ const completePatience = 10 * time.Second
 
 // lockNames completes names of locks. A name may be a piece of a script, such as $(reboot), so it
 // offers only names of harmless characters.
-func (a *app) lockNames(_ *cobra.Command, args []string, prefix string) (names []string, _ cobra.ShellCompDirective) {
+func (a *App) lockNames(_ *cobra.Command, args []string, prefix string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, stop := context.WithTimeout(a.ctx, completePatience)
+	ctx, stop := context.WithTimeout(a.Context, completePatience)
 	defer stop()
 	var list []fencelock.Status
 	_ = a.within(ctx, func(engine driver.Engine) (err error) { // completion shows no errors

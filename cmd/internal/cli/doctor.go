@@ -23,23 +23,23 @@ const doctorPatience = 30 * time.Second
 // leases only.
 type doctorCmd struct{ TTL time.Duration }
 
-func newDoctor(a *app) *cobra.Command {
+func newDoctor(a *App) *cobra.Command {
 	c := new(doctorCmd)
 	cmd := &cobra.Command{
-		Use: "doctor [flags]", GroupID: seeLocks, Short: "Check whether a server is set up correctly for locks.", SuggestFor: []string{"check"},
+		Use: "doctor [flags]", GroupID: SeeLocks, Short: "Check whether a server is set up correctly for locks.", SuggestFor: []string{"check"},
 		Long: `Prints a line for each check: good, unknown (could not be checked), warning (locks promise less in some failures) or broken, and what was observed. For what is not good, two more lines say what it means for locks and what to do. doctor locks only names of its own, which disappear after some seconds.`,
 		Example: `fencelock doctor
 fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
-		Annotations: map[string]string{exitCodes: table([]explained{{"70", "a check found something broken"}})},
-		Args:        arguments(), PreRunE: checked(func() error { return checkTTL(c.TTL) }),
+		Annotations: map[string]string{ExitCodes: Table([]Row{{"70", "a check found something broken"}})},
+		Args:        Arguments(), PreRunE: Checked(func() error { return checkTTL(c.TTL) }),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	durationVar(cmd.Flags(), &c.TTL, "ttl", "", defaultTTL, "The TTL that your locks have.")
+	Duration(cmd.Flags(), &c.TTL, "ttl", defaultTTL, "The TTL that your locks have.")
 	return cmd
 }
 
 // Run checks the engine and prints the findings.
-func (c *doctorCmd) Run(a *app) error {
+func (c *doctorCmd) Run(a *App) error {
 	var findings []driver.Finding
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
 		limited, cancel := context.WithTimeout(ctx, doctorPatience)
@@ -73,7 +73,7 @@ func brokenOf(findings []driver.Finding) error {
 	if broken == 0 {
 		return nil
 	}
-	return &exitError{code: exitBroken, err: fmt.Errorf("%d of %d checks found something broken", broken, len(findings))}
+	return Exit(ExitBroken, fmt.Errorf("%d of %d checks found something broken", broken, len(findings)))
 }
 
 // findingView is driver.Finding as --json prints it. docs/cli-json.md documents it.

@@ -34,10 +34,10 @@ func (h *hooks) flags(cmd *cobra.Command) {
 	}
 	line(&h.OnAcquire, "on-acquire", "Run `LINE` with /bin/sh -c at the begin of each term, before CMD. If it fails, this process resigns.")
 	line(&h.OnLose, "on-lose", "Run `LINE` with /bin/sh -c at the end of each term, after CMD, also if the lock is lost. The name is released after that.")
-	durationVar(f, &h.Timeout, "hook-timeout", "", byDefault,
+	Duration(f, &h.Timeout, "hook-timeout", byDefault,
 		"Kill --on-acquire and --on-lose after this time. With --on-lose at most TTL/2 - 200ms - --kill-after. Default: 10s, or that maximum if it is less.")
 	f.Lookup("hook-timeout").DefValue = ""
-	offer(cmd, "hook-timeout", 0, "5s", "10s")
+	Offer(cmd, "hook-timeout", "5s", "10s")
 }
 
 // some reports whether there are hooks.
@@ -69,7 +69,7 @@ func (h *hooks) check(longest time.Duration) error {
 }
 
 // acquire runs --on-acquire. If ok is false, the term must end as the outcome says.
-func (h *hooks) acquire(a *app, engine driver.Engine, what supervise.Command, lock *fencelock.Lock) (end outcome, ok bool) {
+func (h *hooks) acquire(a *App, engine driver.Engine, what supervise.Command, lock *fencelock.Lock) (end outcome, ok bool) {
 	if h.OnAcquire == "" {
 		return outcome{begun: true}, true
 	}
@@ -105,7 +105,7 @@ func (h *hooks) files(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, e
 
 // lose runs --on-lose. A failure is only reported, since the term ends in any case. The hook keeps
 // the files of the lock open, and lose closes them.
-func (h *hooks) lose(a *app, what supervise.Command, lock *fencelock.Lock, files []*os.File) {
+func (h *hooks) lose(a *App, what supervise.Command, lock *fencelock.Lock, files []*os.File) {
 	if h.OnLose == "" {
 		return
 	}
@@ -126,8 +126,8 @@ func (h *hooks) command(what supervise.Command, line string) supervise.Command {
 }
 
 // run runs a hook until every process of it has ended, and reports its failure.
-func (h *hooks) run(a *app, flag string, start func(supervise.Command) (*supervise.Process, error), c supervise.Command) (supervise.End, error) {
-	c.Say = func(format string, args ...any) { a.say(flag+": "+format, args...) }
+func (h *hooks) run(a *App, flag string, start func(supervise.Command) (*supervise.Process, error), c supervise.Command) (supervise.End, error) {
+	c.Say = func(format string, args ...any) { a.Say(flag+": "+format, args...) }
 	null, err := os.Open(os.DevNull) // a hook that reads from a terminal would be stopped
 	if err == nil {
 		defer null.Close()
@@ -135,13 +135,13 @@ func (h *hooks) run(a *app, flag string, start func(supervise.Command) (*supervi
 	}
 	process, err := start(c)
 	if err != nil {
-		a.say("%s: %v", flag, err)
+		a.Say("%s: %v", flag, err)
 		return supervise.End{}, err
 	}
 	defer process.Close()
 	end := process.Wait()
 	if code := codeOf(end); code != 0 && !end.Capped && !end.Lost {
-		a.say("%s exited with code %d", flag, code)
+		a.Say("%s exited with code %d", flag, code)
 	}
 	return end, nil
 }
@@ -170,7 +170,7 @@ func (l *lastLock) Deadline() time.Time {
 
 // stand leads without a command until the term ends or a signal asks to end. Then it calls over and
 // releases the lock.
-func (c *electCmd) stand(a *app, lock *fencelock.Lock, enough context.Context, signals chan os.Signal, over func(error)) outcome {
+func (c *electCmd) stand(a *App, lock *fencelock.Lock, enough context.Context, signals chan os.Signal, over func(error)) outcome {
 	end := outcome{begun: true}
 	var most <-chan time.Time
 	if c.Most > 0 {
@@ -180,10 +180,10 @@ func (c *electCmd) stand(a *app, lock *fencelock.Lock, enough context.Context, s
 		select {
 		case <-lock.Context().Done():
 			end.lost = true
-			a.say("%v", context.Cause(lock.Context()))
+			a.Say("%v", context.Cause(lock.Context()))
 		case <-enough.Done():
 			end.enough = true
-			a.say("%v", context.Cause(enough))
+			a.Say("%v", context.Cause(enough))
 		case <-most:
 			end.capped = true
 		case s := <-signals:
@@ -196,7 +196,7 @@ func (c *electCmd) stand(a *app, lock *fencelock.Lock, enough context.Context, s
 	if freed := giveBack(lock); errors.Is(freed, driver.ErrNotHeld) {
 		end.lost = true
 	} else if freed != nil {
-		a.say("the lock could not be released: %v", freed)
+		a.Say("the lock could not be released: %v", freed)
 	}
 	return end
 }

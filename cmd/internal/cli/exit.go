@@ -19,15 +19,15 @@ import (
 // shells. Scripts rely on them, so they do not change.
 const (
 	exitNotHeld       = 1 // nobody holds the name
-	exitUsage         = 64
+	ExitUsage         = 64
 	exitCut           = 65 // a stored output is not the whole output
-	exitUnavailable   = 69
-	exitBroken        = 70 // doctor, or chaos in fencelock-all, found something broken, or demo failed
+	ExitUnavailable   = 69
+	ExitBroken        = 70 // doctor, or chaos in fencelock-all, found something broken, or demo failed
 	exitStart         = 71 // fencelock could not get what it needs to run the command
-	exitOutput        = 74 // stdout could not be written
+	ExitOutput        = 74 // stdout could not be written
 	exitBusy          = 75
 	exitLost          = 76
-	exitConfig        = 78
+	ExitConfig        = 78
 	exitCapped        = 124 // as timeout(1) has it
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -40,6 +40,9 @@ type exitError struct {
 	err         error // printed; nil prints nothing
 	interrupted bool  // end by SIGINT instead of by code
 }
+
+// Exit returns an error with an exit code. err may be nil: nothing is printed then.
+func Exit(code int, err error) error { return &exitError{code: code, err: err} }
 
 // Error returns the message for people, or the code.
 func (e *exitError) Error() string {
@@ -84,11 +87,11 @@ func exitCode(err error) int {
 		{driver.ErrLost, exitLost},
 		{unix.EMFILE, exitStart}, // limits of this process, whatever it wanted
 		{unix.EFBIG, exitStart},
-		{driver.ErrConfig, exitConfig},
+		{driver.ErrConfig, ExitConfig},
 		{driver.ErrHeld, exitBusy},
-		{driver.ErrUnavailable, exitUnavailable},
-		{driver.ErrUnsupported, exitConfig},
-		{driver.ErrInvalid, exitUsage},
+		{driver.ErrUnavailable, ExitUnavailable},
+		{driver.ErrUnsupported, ExitConfig},
+		{driver.ErrInvalid, ExitUsage},
 	} {
 		if errors.Is(err, known.err) {
 			return known.code

@@ -31,7 +31,7 @@ type outcome struct {
 // hold runs the command under its lock and releases the lock as soon as every process of the
 // command has ended. It calls started when the command has started. Before the release it calls over
 // with the error of the command, or nil if it succeeded.
-func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, started func(), over func(error)) outcome {
+func (a *App) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Command, started func(), over func(error)) outcome {
 	a.detail("acquired %q, token %d", lock.Name(), lock.Token())
 	began := time.Now()
 	err := withoutMax(lock)
@@ -72,27 +72,27 @@ func (a *app) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 func withoutMax(lock *fencelock.Lock) error {
 	err := lock.SetMaxHold(0)
 	if errors.Is(err, fencelock.ErrMaxHold) {
-		return &exitError{code: exitCapped, err: fmt.Errorf("the command was not started: %w", err)}
+		return Exit(exitCapped, fmt.Errorf("the command was not started: %w", err))
 	}
 	return nil // begin reports a lost lock
 }
 
 // late reports a command that the watchdog killed at the deadline, and marks its lock as lost.
-func (a *app) late(end supervise.End, lock *fencelock.Lock) supervise.End {
+func (a *App) late(end supervise.End, lock *fencelock.Lock) supervise.End {
 	if end.Late && !end.Lost {
 		end.Lost = true
-		a.say("lock %q was not renewed in time; the command was killed before the lease expired", lock.Name())
+		a.Say("lock %q was not renewed in time; the command was killed before the lease expired", lock.Name())
 	}
 	return end
 }
 
 // stuck returns an error if processes of the command could not be killed. The lock is not released
 // then, and the watchdog keeps trying to kill them.
-func (a *app) stuck(end supervise.End, lock *fencelock.Lock) error {
+func (a *App) stuck(end supervise.End, lock *fencelock.Lock) error {
 	if end.Left == 0 {
 		return nil
 	}
-	return &exitError{code: exitLost, err: fmt.Errorf("lock %q was lost, but processes of the command still run (%d), since they belong to another user\ntry: sudo fencelock run ..., not fencelock run ... sudo", lock.Name(), end.Left)}
+	return Exit(exitLost, fmt.Errorf("lock %q was lost, but processes of the command still run (%d), since they belong to another user\ntry: sudo fencelock run ..., not fencelock run ... sudo", lock.Name(), end.Left))
 }
 
 // inheritor is an engine whose locks are file descriptors that the command inherits, such as
@@ -121,7 +121,7 @@ func filesOf(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, error) {
 	case errors.Is(err, driver.ErrNotHeld):
 		return nil, fmt.Errorf("%w before the command was started: %w", driver.ErrLost, err)
 	case err != nil:
-		return nil, &exitError{code: exitStart, err: fmt.Errorf("the command cannot inherit the lock: %w", err)}
+		return nil, Exit(exitStart, fmt.Errorf("the command cannot inherit the lock: %w", err))
 	}
 	return files, nil
 }
@@ -148,17 +148,17 @@ func withinLease(lock *fencelock.Lock, f func() error) error {
 
 // verdict returns the exit code of the command as an error. If the release failed because the lock
 // was lost, the exit code is that of a lost lock. Another failure of the release is only reported.
-func (a *app) verdict(end supervise.End, freed error) error {
+func (a *App) verdict(end supervise.End, freed error) error {
 	code := codeOf(end)
 	switch {
 	case freed == nil || code == exitLost:
 	case errors.Is(freed, driver.ErrNotHeld):
-		return &exitError{code: exitLost, err: fmt.Errorf("the command exited with code %d, but %w", code, freed)}
+		return Exit(exitLost, fmt.Errorf("the command exited with code %d, but %w", code, freed))
 	default:
-		a.say("the command ended, but its lock could not be released: %v", freed)
+		a.Say("the command ended, but its lock could not be released: %v", freed)
 	}
 	if code == exitSignal+int(unix.SIGINT) && end.Status.Signaled() {
-		return &exitError{code: code, interrupted: true}
+		return endedBySignal(unix.SIGINT)
 	}
 	return exitWith(code)
 }

@@ -137,7 +137,7 @@ func endsSoon(t *testing.T, cmd *exec.Cmd, locks string) {
 	must(t, readErr)
 	out.Write(text)
 	exit := exitCodeOf(err)
-	if exit == exitUsage || exit == exitConfig && !strings.Contains(out.String(), locks) {
+	if exit == ExitUsage || exit == ExitConfig && !strings.Contains(out.String(), locks) {
 		t.Errorf("%v: %s", cmd.Args, out.String())
 	}
 	if _, ran := errors.AsType[*exec.ExitError](err); err != nil && !ran {

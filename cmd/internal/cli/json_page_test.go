@@ -187,8 +187,8 @@ func checkRows(t *testing.T, where, text string, of reflect.Type) {
 func TestExitCodesPage(t *testing.T) {
 	t.Parallel()
 	contract := map[int]int{
-		exitNotHeld: 1, exitUsage: 64, exitUnavailable: 69, exitBroken: 70, exitStart: 71, exitOutput: 74, exitBusy: 75,
-		exitLost: 76, exitConfig: 78, exitCapped: 124, exitNotExecutable: 126, exitNotFound: 127, exitSignal: 128,
+		exitNotHeld: 1, ExitUsage: 64, ExitUnavailable: 69, ExitBroken: 70, exitStart: 71, ExitOutput: 74, exitBusy: 75,
+		exitLost: 76, ExitConfig: 78, exitCapped: 124, exitNotExecutable: 126, exitNotFound: 127, exitSignal: 128,
 	}
 	runbook, err := os.ReadFile("../../../docs/operations.md")
 	must(t, err)

@@ -24,7 +24,7 @@ import (
 )
 
 // keep acquires the lock, reports it and holds it until it ends. It runs in the keeper.
-func (c *acquireCmd) keep(a *app) error {
+func (c *acquireCmd) keep(a *App) error {
 	report := os.NewFile(keeperLink, "report")
 	unix.CloseOnExec(keeperLink)
 	watched, err := c.watch()
@@ -32,10 +32,10 @@ func (c *acquireCmd) keep(a *app) error {
 		return err
 	}
 	printed := make(chan struct{})
-	a.ctx = c.wanted(a.ctx, printed, watched)
-	engine, closeEngine, err := a.open(a.ctx)
+	a.Context = c.wanted(a.Context, printed, watched)
+	engine, closeEngine, err := a.open(a.Context)
 	if err != nil {
-		return cmp.Or(endedBy(a.ctx), err)
+		return cmp.Or(endedBy(a.Context), err)
 	}
 	defer func() { _ = closeEngine() }()
 	lock, signals, err := c.take(a, engine)
@@ -56,8 +56,8 @@ func (c *acquireCmd) keep(a *app) error {
 	}
 	select {
 	case <-printed:
-	case <-a.ctx.Done():
-		return context.Cause(a.ctx)
+	case <-a.Context.Done():
+		return context.Cause(a.Context)
 	}
 	supervise.Withdraw()
 	holding.untilEnd(requests, signals)
@@ -74,17 +74,17 @@ func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watch
 			close(printed)
 			return
 		}
-		cancel(exitWith(exitOutput))
+		cancel(exitWith(ExitOutput))
 	}()
 	go func() { // ends with the process of --with-pid, or with this one
 		<-watched.ended
-		cancel(&exitError{code: exitUsage, err: fmt.Errorf("gave up waiting: the process %d of --with-pid has ended", c.WithPID)})
+		cancel(Exit(ExitUsage, fmt.Errorf("gave up waiting: the process %d of --with-pid has ended", c.WithPID)))
 	}()
 	return ctx
 }
 
 // take acquires the lock.
-func (c *acquireCmd) take(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
+func (c *acquireCmd) take(a *App, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
 	line := newWaitLine(a, c.Name, logEvery)
 	defer line.stop()
 	take := c.from(fencelock.New(engine, nil).With(c.sharing.over(fencelock.Options{

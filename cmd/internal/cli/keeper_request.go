@@ -144,5 +144,5 @@ func (h *handle) check() error {
 // lost is the error for an acquisition that has ended.
 func (h *handle) lost() error {
 	_, name := h.parts()
-	return &exitError{code: exitLost, err: fmt.Errorf("the lock %s of this handle was lost or released before", termtext.Word(name))}
+	return Exit(exitLost, fmt.Errorf("the lock %s of this handle was lost or released before", termtext.Word(name)))
 }

@@ -38,7 +38,7 @@ func watchProcess(pid int) (*neighbour, error) {
 	default:
 	}
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--with-pid %d: %w", pid, err)}
+		return nil, Exit(ExitUsage, fmt.Errorf("--with-pid %d: %w", pid, err))
 	}
 	return &neighbour{process: p, ended: ended}, nil
 }

@@ -21,7 +21,7 @@ import (
 type output struct{ streams [2]*stream }
 
 // newOutput keeps up to most bytes of stdout, and of stderr.
-func newOutput(a *app, most int) (*output, error) {
+func newOutput(a *App, most int) (*output, error) {
 	o := &output{}
 	for i, to := range newReaders(a) {
 		ours, theirs, err := os.Pipe()

@@ -24,8 +24,8 @@ type reader struct {
 }
 
 // newReaders returns readers for our stdout and stderr, and starts their goroutines.
-func newReaders(a *app) (both [2]*reader) {
-	for i, r := range []*reader{{name: "stdout", to: a.stdout}, {name: "stderr", to: unqueued(a.stderr)}} {
+func newReaders(a *App) (both [2]*reader) {
+	for i, r := range []*reader{{name: "stdout", to: a.stdout}, {name: "stderr", to: unqueued(a.Stderr)}} {
 		r.next, r.done = make(chan []byte), make(chan struct{})
 		go r.write() // ends after end, or with the process if nobody reads
 		both[i] = r
@@ -74,9 +74,9 @@ func (r *reader) end(rest []byte) {
 }
 
 // deliver waits until everything has been written or ctx ends. If a signal ended ctx, it returns
-// the error of that signal; see endedBySignals. It returns the error of a failed write, except for
+// the error of that signal; see EndedBySignals. It returns the error of a failed write, except for
 // a pipe without a reader.
-func (a *app) deliver(ctx context.Context, readers [2]*reader) error {
+func (a *App) deliver(ctx context.Context, readers [2]*reader) error {
 	signal.Reset(unix.SIGTSTP) // the command has ended, so the signal is not passed on any more
 	for _, r := range readers {
 		select {
@@ -86,7 +86,7 @@ func (a *app) deliver(ctx context.Context, readers [2]*reader) error {
 		select {
 		case <-r.done:
 			if r.err != nil && !errors.Is(r.err, unix.EPIPE) {
-				return &exitError{code: exitOutput, err: fmt.Errorf("%s could not be written: %w\ntry: the same command line again, which repeats the output", r.name, r.err)}
+				return Exit(ExitOutput, fmt.Errorf("%s could not be written: %w\ntry: the same command line again, which repeats the output", r.name, r.err))
 			}
 		default:
 			if stopped, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {

@@ -23,7 +23,7 @@ type pipeCmd struct {
 	Guard    bool // this is the guard of such a process
 }
 
-func newPipe(a *app) *cobra.Command {
+func newPipe(a *App) *cobra.Command {
 	c := &pipeCmd{Protocol: pipe.Protocol}
 	cmd := &cobra.Command{
 		Use: "pipe [flags]", GroupID: useLocks, Short: "Hold locks for a program that asks on stdin in JSON.", SuggestFor: []string{"hold", "stdio", "serve"},
@@ -32,10 +32,10 @@ func newPipe(a *app) *cobra.Command {
 INT, TERM, HUP and QUIT have no effect, since a terminal or a service manager sends them to this process too while the program still stops its work.`,
 		Example: `echo '{"op":"status","id":1,"name":"nightly"}' | fencelock pipe
 fencelock pipe --protocol 1`,
-		Args: arguments(), PreRunE: checked(c.check),
+		Args: Arguments(), PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().Var(number{&c.Protocol, 1}, "protocol", "`VERSION` of the protocol that the program speaks.")
+	Number(cmd.Flags(), &c.Protocol, "protocol", 1, "`VERSION` of the protocol that the program speaks.")
 	cmd.Flags().BoolVar(&c.Guard, "guard", false, "")
 	_ = cmd.Flags().MarkHidden("guard")
 	return cmd
@@ -50,7 +50,7 @@ func (c *pipeCmd) check() error {
 }
 
 // Run serves the program until its input ends or it has ended.
-func (c *pipeCmd) Run(a *app) error {
+func (c *pipeCmd) Run(a *App) error {
 	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
 	if c.Guard {
 		pipe.RunGuard(pipe.StdinEnds)
@@ -58,14 +58,14 @@ func (c *pipeCmd) Run(a *app) error {
 	}
 	supervise.KeepFiles()
 	parent := supervise.Ended(os.Getppid())
-	engine, closeEngine, err := a.open(a.ctx)
+	engine, closeEngine, err := a.open(a.Context)
 	if err != nil {
 		_, _ = a.stdout.Write(pipe.Failed(err, spoken))
 		return err
 	}
 	guard, err := guardFor(engine)
 	if err == nil {
-		pipe.Serve(a.ctx, pipe.Config{
+		pipe.Serve(a.Context, pipe.Config{
 			Engine: engine, Version: thisBuild().Version, In: a.stdin, Out: a.stdout, Parent: parent, Guard: guard,
 			Redact: spoken, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf, Rates: ratesOf,
 		})
@@ -98,7 +98,7 @@ func guardFor(engine driver.Engine) (*pipe.Guard, error) {
 func startGuard(engine pipe.Inheritor, prepare func(*exec.Cmd)) (*pipe.Guard, error) {
 	self, err := supervise.OwnProgram()
 	if err != nil {
-		return nil, &exitError{code: exitStart, err: err}
+		return nil, Exit(exitStart, err)
 	}
 	guard, err := pipe.StartGuard(engine, func() *exec.Cmd {
 		cmd := exec.Command(self)
@@ -106,7 +106,7 @@ func startGuard(engine pipe.Inheritor, prepare func(*exec.Cmd)) (*pipe.Guard, er
 		return cmd
 	})
 	if err != nil {
-		return nil, &exitError{code: exitStart, err: fmt.Errorf("the guard of the lock does not start: %w", err)}
+		return nil, Exit(exitStart, fmt.Errorf("the guard of the lock does not start: %w", err))
 	}
 	return guard, nil
 }

@@ -11,7 +11,7 @@ import (
 // spokenLog shows people what a package logs, each message once: while the server is unreachable or the
 // disk is full, package cron tries a tick again and again for half a tick.
 type spokenLog struct {
-	app   *app
+	app   *App
 	mu    sync.Mutex // guards shown
 	shown map[string]bool
 }
@@ -40,7 +40,7 @@ func (l *spokenLog) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	l.app.say("%s", text)
+	l.app.Say("%s", text)
 	return nil
 }
 

@@ -74,6 +74,14 @@ func fileOf(w io.Writer) *os.File {
 // isTTY reports whether w is a terminal.
 func isTTY(w io.Writer) bool { return columnsOf(w) >= 0 }
 
+// Columns returns the width of a terminal whose lines can be updated, and 0 for another writer.
+func Columns(w io.Writer) int {
+	if dumb() {
+		return 0
+	}
+	return max(0, columnsOf(w))
+}
+
 // columnsOf returns the width of the terminal w: 0 if the terminal does not report it, -1 if w is
 // not a terminal. It queries the terminal each time, since the window may be resized.
 func columnsOf(w io.Writer) int {

@@ -18,10 +18,10 @@ var releaseVersion, releaseCommit string
 type versionCmd struct{}
 
 // newVersion returns the verb version.
-func newVersion(a *app) *cobra.Command {
+func newVersion(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use: "version [flags]", GroupID: moreVerb, Short: "Print the version.",
-		Args: arguments(), RunE: func(*cobra.Command, []string) error { return versionCmd{}.Run(a) },
+		Args: Arguments(), RunE: func(*cobra.Command, []string) error { return versionCmd{}.Run(a) },
 	}
 }
 
@@ -36,7 +36,7 @@ type build struct {
 
 // Run prints the version of the module, the commit if the build knows it, the version of Go, and
 // the platform.
-func (versionCmd) Run(a *app) error {
+func (versionCmd) Run(a *App) error {
 	b := thisBuild()
 	if a.json {
 		return printJSON(a.stdout, b)

@@ -25,7 +25,7 @@ const (
 // Elsewhere it logs that the engine grants nothing, with --verbose each change, and at an interval
 // the wait itself.
 type waitLine struct {
-	app  *app
+	app  *App
 	name string        // of the lock
 	log  time.Duration // interval of log lines; 0: none
 	live bool          // stderr is a terminal
@@ -39,8 +39,8 @@ type waitLine struct {
 }
 
 // newWaitLine starts the report. The caller must call stop.
-func newWaitLine(a *app, name string, log time.Duration) *waitLine {
-	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
+func newWaitLine(a *App, name string, log time.Duration) *waitLine {
+	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.Stderr), began: time.Now(), done: make(chan struct{})}
 	l.over.Go(l.show) // ends at stop
 	return l
 }
@@ -62,7 +62,7 @@ func (l *waitLine) complain() {
 	defer l.mu.Unlock()
 	if !l.shown && !l.app.verbose && trouble(l.info) != "" && time.Since(l.began) > troubled {
 		l.shown = true
-		l.app.say("%s", l.text(l.info))
+		l.app.Say("%s", l.text(l.info))
 	}
 }
 
@@ -84,7 +84,7 @@ func (l *waitLine) stop() {
 	close(l.done)
 	l.over.Wait()
 	if l.shown && l.live && !dumb() {
-		fmt.Fprint(l.app.stderr, "\r\x1b[K")
+		fmt.Fprint(l.app.Stderr, "\r\x1b[K")
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *waitLine) report() {
 		l.mu.Lock()
 		info := l.info
 		l.mu.Unlock()
-		l.app.say("%s", l.timed(info))
+		l.app.Say("%s", l.timed(info))
 	}
 }
 
@@ -144,9 +144,9 @@ func (l *waitLine) draw() {
 	text := "fencelock: " + l.timed(l.info)
 	switch {
 	case !dumb():
-		fmt.Fprint(l.app.stderr, "\r\x1b[K"+cut(text, columnsOf(l.app.stderr)))
+		fmt.Fprint(l.app.Stderr, "\r\x1b[K"+Cut(text, columnsOf(l.app.Stderr)))
 	case !l.shown:
-		fmt.Fprintln(l.app.stderr, text)
+		fmt.Fprintln(l.app.Stderr, text)
 	}
 	l.shown = true
 }
@@ -184,8 +184,8 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	return text
 }
 
-// cut shortens text to one row of the terminal, since a second row could not be wiped.
-func cut(text string, columns int) string {
+// Cut shortens text to one row of the terminal, since a second row could not be wiped.
+func Cut(text string, columns int) string {
 	if runes := []rune(text); columns > 1 && len(runes) >= columns {
 		return string(runes[:columns-1])
 	}
