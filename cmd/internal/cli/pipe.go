@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -67,7 +68,8 @@ func (c *pipeCmd) Run(a *App) error {
 	if err == nil {
 		pipe.Serve(a.Context, pipe.Config{
 			Engine: engine, Version: thisBuild().Version, In: a.stdin, Out: a.stdout, Parent: parent, Guard: guard,
-			Redact: spoken, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf, Rates: ratesOf,
+			Redact: spoken, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf,
+			Rates: sync.OnceValues(func() (driver.RateLimiter, error) { return ratesOf(engine) }),
 		})
 	}
 	if closing := closeEngine(); err == nil {

@@ -33,7 +33,7 @@ type Config struct {
 	Redact  func(string) string                   // removes passwords from errors
 	Status  func(driver.Status) any               // the JSON form of a status
 	Rate    func(string) (ratelimit.Limit, error) // parses a rate
-	Rates   func(driver.Engine) (driver.RateLimiter, error)
+	Rates   func() (driver.RateLimiter, error)    // of the engine, always the same
 }
 
 // server serves one program.
@@ -46,14 +46,13 @@ type server struct {
 	mu     sync.Mutex // guards the fields below and the fields of claims
 	claims map[int64]*claim
 	at     *float64 // the newest clock of the program
-	rates  map[string]*ratelimit.Limiter
 	ending bool
 }
 
 // Serve answers the requests of a program, until its input ends or the program has ended. It then
 // releases all locks and returns. A goroutine that reads from In may stay until In ends.
 func Serve(ctx context.Context, c Config) {
-	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: newOutput(c.Out), claims: map[int64]*claim{}, rates: map[string]*ratelimit.Limiter{}}
+	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: newOutput(c.Out), claims: map[int64]*claim{}}
 	traits := c.Engine.Traits()
 	s.out.put(told{Hello: &hello{Protocol, c.Version, traits.Engine, traits.Leased, os.Getpid()}})
 	ended := make(chan struct{})
@@ -181,32 +180,16 @@ func (s *server) take(ctx context.Context, q ask) (*taken, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 	}
-	limit.Burst = max(q.Burst, 1)
-	l, err := s.limiter(q.Name, limit)
+	rates, err := s.Rates()
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.AllowN(ctx, "", max(q.Count, 1))
+	limit.Burst = max(q.Burst, 1)
+	r, err := ratelimit.New(rates, q.Name, limit, &ratelimit.Config{Timeout: patience}).AllowN(ctx, "", max(q.Count, 1))
 	if limited, ok := errors.AsType[*ratelimit.LimitedError](err); ok {
 		r, err = ratelimit.Result{RetryAfter: limited.RetryAfter}, nil
 	}
 	return &taken{OK: r.OK, Remaining: r.Remaining, RetryMS: (r.RetryAfter.Microseconds() + 999) / 1000}, err
-}
-
-// limiter returns the limiter of a rate, which it makes once.
-func (s *server) limiter(name string, limit ratelimit.Limit) (*ratelimit.Limiter, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := fmt.Sprint(name, "\x00", limit)
-	if l := s.rates[key]; l != nil {
-		return l, nil
-	}
-	rates, err := s.Rates(s.Engine)
-	if err != nil {
-		return nil, err
-	}
-	s.rates[key] = ratelimit.New(rates, name, limit, &ratelimit.Config{Timeout: patience})
-	return s.rates[key], nil
 }
 
 // end releases everything and returns when that is done. Each release has a timeout.
