@@ -79,7 +79,7 @@ fencelock release "$FENCELOCK_HANDLE"`,
 func (c *acquireCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	most(f, &c.MaxHold, "max-hold", "Release the lock after `DURATION`. Required.")
+	atLeast(f, &c.MaxHold, "max-hold", positive, "Release the lock after `DURATION`. Required.")
 	Offer(cmd, "max-hold", "10m", "1h")
 	_ = cmd.MarkFlagRequired("max-hold")
 	Number(f, &c.WithPID, "with-pid", 1, "Release the lock when the process with this number ends. In a shell, $$ is the shell.")

@@ -80,6 +80,15 @@ func (a *App) within(ctx context.Context, fn func(driver.Engine) error) error {
 	return err
 }
 
+// ask is with for a question to the engine.
+func ask[T any](a *App, question func(context.Context, driver.Engine) (T, error)) (answer T, err error) {
+	err = a.with(func(ctx context.Context, engine driver.Engine) error {
+		answer, err = question(ctx, engine)
+		return err
+	})
+	return answer, err
+}
+
 // untilEnded is with for a verb that runs until it is ended: INT and TERM, and the end of parent,
 // count as success, also if they come before the server has answered.
 func (a *App) untilEnded(parent context.Context, fn func(context.Context, driver.Engine) error) error {

@@ -62,11 +62,7 @@ func (c *breakCmd) check() error {
 
 // Run breaks the lock and prints the new token.
 func (c *breakCmd) Run(a *App) error {
-	var token int64
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		token, err = c.take(ctx, a, engine)
-		return err
-	})
+	token, err := ask(a, func(ctx context.Context, engine driver.Engine) (int64, error) { return c.take(ctx, a, engine) })
 	switch {
 	case token != 0: // a guard refuses a process that still keeps the lock, since its token is smaller
 		return errors.Join(a.printToken(token, broken{c.Name, token}), err)

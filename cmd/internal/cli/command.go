@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
@@ -81,19 +80,6 @@ func (c *command) flags(cmd *cobra.Command) {
 	Offer(cmd, "kill-after", "5s")
 	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
 	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command. Without it, a fencelock in the command uses locks of this host.")
-}
-
-// most adds a flag for a maximum.
-func most(f *pflag.FlagSet, into *time.Duration, name, usage string) {
-	f.Func(name, usage, func(s string) (err error) {
-		if *into, err = parseDuration(s); err != nil {
-			return err
-		}
-		if *into <= 0 {
-			return fmt.Errorf("%s is not more than 0", s) // an empty variable must not remove the maximum
-		}
-		return nil
-	})
 }
 
 // Limits of the durations of a command.
@@ -235,10 +221,10 @@ func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 // unquoted adds a hint to the error for a whole command line in quotes.
 func (c *command) unquoted(err error) error {
 	words := c.Command[0]
-	if exitCode(err) != exitNotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
+	if exitCode(err) != supervise.NotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
 		return err
 	}
-	return Exit(exitNotFound, fmt.Errorf("%w; the name contains a space\ntry: -c %s for a shell line, or -- %s without quotes", err, termtext.ShellQuote(words), words))
+	return Exit(supervise.NotFound, fmt.Errorf("%w; the name contains a space\ntry: -c %s for a shell line, or -- %s without quotes", err, termtext.ShellQuote(words), words))
 }
 
 // sayDirectory reports which directory is used if there is no URL, since locks in it exclude

@@ -40,13 +40,7 @@ fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
 
 // Run checks the engine and prints the findings.
 func (c *doctorCmd) Run(a *App) error {
-	var findings []driver.Finding
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		limited, cancel := context.WithTimeout(ctx, doctorPatience)
-		defer cancel()
-		findings, err = examine(limited, engine, c.TTL)
-		return err
-	})
+	findings, err := ask(a, c.examine)
 	if err != nil {
 		return err
 	}
@@ -54,9 +48,11 @@ func (c *doctorCmd) Run(a *App) error {
 }
 
 // examine returns the findings of the engine. Only mem: has no checks.
-func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
+func (c *doctorCmd) examine(ctx context.Context, engine driver.Engine) ([]driver.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
 	if inspector, ok := engine.(driver.Inspector); ok {
-		return inspector.Inspect(ctx, ttl)
+		return inspector.Inspect(ctx, c.TTL)
 	}
 	return []driver.Finding{inspect.Found("reach", driver.Warning, "locks live in this process",
 		"nobody outside this process is excluded", "an engine that several processes share, such as --url file:///path")}, nil

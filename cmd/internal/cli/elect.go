@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"os"
 	"os/signal"
@@ -79,19 +78,11 @@ fencelock status billing`,
 		return checkAddress(s)
 	})
 	Offer(cmd, "health", "127.0.0.1:8081")
-	most(cmd.Flags(), &c.Most, "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
+	atLeast(cmd.Flags(), &c.Most, "max-term", positive, "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
 	Offer(cmd, "max-term", "1h", "24h")
 	c.hooks.flags(cmd)
 	Number(cmd.Flags(), &c.Rank, "rank", 0, "Preference for this process; 0 is best.")
-	cmd.Flags().Func("settle", "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.", func(s string) (err error) {
-		if c.Settle, err = parseDuration(s); err != nil {
-			return err
-		}
-		if c.Settle < time.Second {
-			return fmt.Errorf("%s is less than 1s", s)
-		}
-		return nil
-	})
+	atLeast(cmd.Flags(), &c.Settle, "settle", time.Second, "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.")
 	Offer(cmd, "settle", "10s", "30s", "1m")
 	c.command.flags(cmd)
 	return cmd
@@ -152,13 +143,13 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 	began := time.Now()
 	end := c.rule(a, engine, lock, path, signals)
 	c.last = signals
-	if end.lost {
+	if end.Lost {
 		c.health.lost.Add(1)
 	}
 	switch {
-	case end.asked || end.stuck || !end.begun && !end.lost: // a command that could not be started would fail again
+	case end.Asked || end.stuck || !end.begun && !end.Lost: // a command that could not be started would fail again
 		return false, end.err
-	case end.lost: // not the fault of the command, so there is no pause
+	case end.Lost: // not the fault of the command, so there is no pause
 		c.pause, c.fails = 0, 0
 		if !end.begun {
 			a.Say("%v", end.err)
@@ -169,11 +160,11 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 		c.rest(true)
 		a.Say("resigning; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
-	case end.enough:
+	case end.Enough:
 		c.pause, c.fails = 0, 0
 		a.Say("campaigning for %q again", c.Name)
 		return true, nil
-	case end.capped:
+	case end.Capped:
 		c.rest(false)
 		a.Say("the term is over; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
@@ -192,7 +183,7 @@ func (c *electCmd) rule(a *App, engine driver.Engine, lock *fencelock.Lock, path
 	last, err := c.hooks.files(engine, lock)
 	if err != nil {
 		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
-		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
+		return outcome{End: supervise.End{Lost: errors.Is(err, driver.ErrLost)}, err: err}
 	}
 	lose := func(error) { c.hooks.lose(a, what, lock, last) }
 	if end, ok := c.hooks.acquire(a, engine, what, lock); !ok {

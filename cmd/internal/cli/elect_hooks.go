@@ -26,14 +26,8 @@ type hooks struct {
 
 func (h *hooks) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	line := func(into *string, name, usage string) {
-		f.Func(name, usage, func(s string) error {
-			*into = s
-			return notEmpty(s) // an unset variable must not remove the hook
-		})
-	}
-	line(&h.OnAcquire, "on-acquire", "Run `LINE` with /bin/sh -c at the begin of each term, before CMD. If it fails, this process resigns.")
-	line(&h.OnLose, "on-lose", "Run `LINE` with /bin/sh -c at the end of each term, after CMD, also if the lock is lost. The name is released after that.")
+	text(f, &h.OnAcquire, "on-acquire", "Run `LINE` with /bin/sh -c at the begin of each term, before CMD. If it fails, this process resigns.")
+	text(f, &h.OnLose, "on-lose", "Run `LINE` with /bin/sh -c at the end of each term, after CMD, also if the lock is lost. The name is released after that.")
 	Duration(f, &h.Timeout, "hook-timeout", byDefault,
 		"Kill --on-acquire and --on-lose after this time. With --on-lose at most TTL/2 - 200ms - --kill-after. Default: 10s, or that maximum if it is less.")
 	f.Lookup("hook-timeout").DefValue = ""
@@ -78,20 +72,20 @@ func (h *hooks) acquire(a *App, engine driver.Engine, what supervise.Command, lo
 	}, h.command(what, h.OnAcquire))
 	switch {
 	case errors.Is(err, driver.ErrLost):
-		return outcome{begun: true, lost: true, err: err}, false
+		return outcome{End: supervise.End{Lost: true}, begun: true, err: err}, false
 	case err != nil:
 		return outcome{begun: true, refused: true, err: err}, false
 	}
-	ended = a.late(ended, lock)
-	end = outcome{begun: true, lost: ended.Lost, asked: ended.Passed != 0, err: exitWith(codeOf(ended))}
-	if end.asked && end.err == nil { // the hook ended before the signal, or handled it; the command does not start
-		end.err = endedBySignal(ended.Passed)
+	end = outcome{End: a.late(ended, lock), begun: true}
+	end.Asked, end.err = end.Passed != 0, exitWith(codeOf(end.End))
+	if end.Asked && end.err == nil { // the hook ended before the signal, or handled it; the command does not start
+		end.err = endedBySignal(end.Passed)
 	}
-	if err := a.stuck(ended, lock); err != nil {
-		return outcome{begun: true, lost: true, stuck: true, err: err}, false
+	if err := a.stuck(end.End, lock); err != nil {
+		return outcome{End: end.End, begun: true, stuck: true, err: err}, false
 	}
-	end.refused = end.err != nil && !end.lost && !end.asked
-	return end, !end.lost && !end.asked && !end.refused
+	end.refused = end.err != nil && !end.Lost && !end.Asked
+	return end, !end.Lost && !end.Asked && !end.refused
 }
 
 // files returns the files of a lock for --on-lose, at the begin of a term: when it was lost, they
@@ -176,25 +170,25 @@ func (c *electCmd) stand(a *App, lock *fencelock.Lock, enough context.Context, s
 	if c.Most > 0 {
 		most = time.After(c.Most)
 	}
-	for !(end.lost || end.enough || end.capped || end.asked) {
+	for !(end.Lost || end.Enough || end.Capped || end.Asked) {
 		select {
 		case <-lock.Context().Done():
-			end.lost = true
+			end.Lost = true
 			a.Say("%v", context.Cause(lock.Context()))
 		case <-enough.Done():
-			end.enough = true
+			end.Enough = true
 			a.Say("%v", context.Cause(enough))
 		case <-most:
-			end.capped = true
+			end.Capped = true
 		case s := <-signals:
-			if end.asked = c.onSignal(s, signals); end.asked {
+			if end.Asked = c.onSignal(s, signals); end.Asked {
 				end.err = endedBySignal(s.(unix.Signal))
 			}
 		}
 	}
 	over(nil)
 	if freed := giveBack(lock); errors.Is(freed, driver.ErrNotHeld) {
-		end.lost = true
+		end.Lost = true
 	} else if freed != nil {
 		a.Say("the lock could not be released: %v", freed)
 	}

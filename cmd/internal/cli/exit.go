@@ -15,23 +15,21 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Exit codes besides that of the command. Most are those of sysexits.h; the last three are those of
-// shells. Scripts rely on them, so they do not change.
+// Exit codes besides that of the command and those of supervise.StartError. Most are those of
+// sysexits.h. Scripts rely on them, so they do not change.
 const (
-	exitNotHeld       = 1 // nobody holds the name
-	ExitUsage         = 64
-	exitCut           = 65 // a stored output is not the whole output
-	ExitUnavailable   = 69
-	ExitBroken        = 70 // doctor, or chaos in fencelock-all, found something broken, or demo failed
-	exitStart         = 71 // fencelock could not get what it needs to run the command
-	ExitOutput        = 74 // stdout could not be written
-	exitBusy          = 75
-	exitLost          = 76
-	ExitConfig        = 78
-	exitCapped        = 124 // as timeout(1) has it
-	exitNotExecutable = 126
-	exitNotFound      = 127
-	exitSignal        = 128 // plus the number of the signal
+	exitNotHeld     = 1 // nobody holds the name
+	ExitUsage       = 64
+	exitCut         = 65 // a stored output is not the whole output
+	ExitUnavailable = 69
+	ExitBroken      = 70 // doctor, or chaos in fencelock-all, found something broken, or demo failed
+	exitStart       = supervise.Failed
+	ExitOutput      = 74 // stdout could not be written
+	exitBusy        = 75
+	exitLost        = 76
+	ExitConfig      = 78
+	exitCapped      = 124 // as timeout(1) has it
+	exitSignal      = 128 // plus the number of the signal
 )
 
 // exitError ends the program with an exit code. If err is nil, nothing is printed.
@@ -78,7 +76,7 @@ func exitCode(err error) int {
 		return exit.code
 	}
 	if start, ok := errors.AsType[*supervise.StartError](err); ok {
-		return startFailures[start.Reason]
+		return start.Code
 	}
 	for _, known := range []struct {
 		err  error
@@ -98,11 +96,6 @@ func exitCode(err error) int {
 		}
 	}
 	return 1
-}
-
-// startFailures are the exit codes of commands that did not start, as shells have them.
-var startFailures = map[supervise.Reason]int{
-	supervise.NotFound: exitNotFound, supervise.NotExecutable: exitNotExecutable, supervise.Failed: exitStart,
 }
 
 // complain prints err on one line, and on a second line that starts with "try:" what to do about

@@ -92,6 +92,40 @@ func parseDuration(s string) (time.Duration, error) {
 // maxSeconds is above all that makes sense, and far below what overflows a duration.
 const maxSeconds = 1e9
 
+// atLeast adds a flag for a duration of at least least. An empty variable must not remove it.
+func atLeast(f *pflag.FlagSet, into *time.Duration, name string, least time.Duration, usage string) {
+	f.Func(name, usage, func(s string) (err error) {
+		switch *into, err = parseDuration(s); {
+		case err != nil:
+			return err
+		case *into < least && least == positive:
+			return fmt.Errorf("%s is not more than 0", s)
+		case *into < least:
+			return fmt.Errorf("%s is less than %v", s, least)
+		}
+		return nil
+	})
+}
+
+// positive is the least duration that is more than 0.
+const positive time.Duration = 1
+
+// text adds a flag for a text. An empty variable must not remove it.
+func text(f *pflag.FlagSet, into *string, name, usage string) {
+	f.Func(name, usage, func(s string) error {
+		*into = s
+		return notEmpty(s)
+	})
+}
+
+// notEmpty refuses the value of an unset variable.
+func notEmpty(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	return nil
+}
+
 // notDuration is the error for a string that is not a duration.
 func notDuration(s string) error {
 	return fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d", s)

@@ -17,15 +17,11 @@ import (
 
 // outcome is how a command under a lock has ended.
 type outcome struct {
-	lost   bool  // the lock was lost before the command ended
-	capped bool  // the command was stopped because it had run for its maximum
-	enough bool  // the command was stopped because it was not wanted any more
-	stuck  bool  // processes of the command still run, so no other command may start
-	asked  bool  // a signal asked fencelock, and so the command, to end
-	begun  bool  // the command started, or was not started because its maximum was over
-	err    error // carries the exit code
-
-	refused bool // --on-acquire failed, so the command did not start
+	supervise.End
+	stuck   bool  // processes of the command still run, so no other command may start
+	begun   bool  // the command started, or was not started because its maximum was over
+	refused bool  // --on-acquire failed, so the command did not start
+	err     error // carries the exit code
 }
 
 // hold runs the command under its lock and releases the lock as soon as every process of the
@@ -43,28 +39,23 @@ func (a *App) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 		over(err)
 		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
 		capped := exitCode(err) == exitCapped
-		return outcome{lost: errors.Is(err, driver.ErrLost), capped: capped, begun: capped, err: err}
+		return outcome{End: supervise.End{Lost: errors.Is(err, driver.ErrLost), Capped: capped}, begun: capped, err: err}
 	}
 	started()
 	end := a.late(process.Wait(), lock)
 	over(failureOf(end))
 	if err := a.stuck(end, lock); err != nil {
 		process.Close()
-		return outcome{lost: true, stuck: true, begun: true, err: err}
+		return outcome{End: end, stuck: true, begun: true, err: err}
 	}
 	freed := giveBack(lock)
 	process.Close() // after the release, so that waiters need not wait for the watchdog
 	if freed == nil {
 		a.detail("released %q after %v", lock.Name(), time.Since(began).Round(time.Millisecond))
 	}
-	return outcome{
-		lost:   end.Lost || errors.Is(freed, driver.ErrNotHeld),
-		capped: end.Capped,
-		enough: end.Enough,
-		asked:  end.Asked,
-		begun:  true,
-		err:    a.verdict(end, freed),
-	}
+	err = a.verdict(end, freed)
+	end.Lost = end.Lost || errors.Is(freed, driver.ErrNotHeld)
+	return outcome{End: end, begun: true, err: err}
 }
 
 // withoutMax removes the maximum hold of a lock. supervise stops the command when its maximum is

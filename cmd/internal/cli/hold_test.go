@@ -24,7 +24,7 @@ func TestLossBeforeTheCommandInherits(t *testing.T) {
 	must(t, os.RemoveAll(h.path("locks")))
 	a := &App{Context: t.Context(), Stderr: io.Discard}
 	end := a.hold(engine, lock, supervise.Command{Lock: lock, Path: "/bin/false", Args: []string{"false"}}, func() {}, func(error) {})
-	if !end.lost || end.begun || exitCode(end.err) != exitLost {
+	if !end.Lost || end.begun || exitCode(end.err) != exitLost {
 		t.Errorf("got %+v, want a lost lock and exit code 76", end)
 	}
 }

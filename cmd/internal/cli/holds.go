@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -40,17 +39,9 @@ fencelock holds billing --min-token 1795692403329061`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	asked := func(into *string, name, usage string) {
-		f.Func(name, usage, func(s string) error {
-			if *into = s; s == "" {
-				return errors.New("it is empty") // an empty variable must not ask about this host
-			}
-			return nil
-		})
-	}
-	asked(&c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
-	asked(&c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
-	asked(&c.Note, "note", "`TEXT` of the holder's note.")
+	text(f, &c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
+	text(f, &c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
+	text(f, &c.Note, "note", "`TEXT` of the holder's note.")
 	f.Int64Var(&c.MinToken, "min-token", 0, "Smallest fencing token that counts.")
 	return cmd
 }

@@ -92,7 +92,7 @@ func (c *initCmd) schema(ctx context.Context, a *App, engine driver.Engine, i in
 	if _, err := io.WriteString(a.stdout, sql); err != nil {
 		return err
 	}
-	return Exit(ExitConfig, errors.New("this role may not create the schema fencelock; an administrator must run the SQL on stdout" +
+	return Exit(ExitConfig, errors.New("this role may not create the schema fencelock; an administrator must run the SQL on stdout"+
 		"\ntry: fencelock init --print | psql -1 -U postgres -d DATABASE"))
 }
 

@@ -77,15 +77,12 @@ func (c *jobsCmd) check() error {
 
 // Run prints jobs, or pauses or resumes one.
 func (c *jobsCmd) Run(a *App) error {
-	var list []cron.Status
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+	list, err := ask(a, func(ctx context.Context, engine driver.Engine) ([]cron.Status, error) {
 		locks := fencelock.New(engine, nil)
 		if c.Name != "" {
-			list, err = c.change(ctx, cron.New(locks, c.Name, nil))
-		} else {
-			list, err = cron.List(ctx, locks, c.First)
+			return c.change(ctx, cron.New(locks, c.Name, nil))
 		}
-		return err
+		return cron.List(ctx, locks, c.First)
 	})
 	switch {
 	case c.Name != "" && (err != nil || !a.json):

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fencelock/fencelock/cmd/internal/supervise"
 )
 
 // The output of --json is a contract, and docs/cli-json.md is its text. These tests fail if a field
@@ -188,7 +190,7 @@ func TestExitCodesPage(t *testing.T) {
 	t.Parallel()
 	contract := map[int]int{
 		exitNotHeld: 1, ExitUsage: 64, ExitUnavailable: 69, ExitBroken: 70, exitStart: 71, ExitOutput: 74, exitBusy: 75,
-		exitLost: 76, ExitConfig: 78, exitCapped: 124, exitNotExecutable: 126, exitNotFound: 127, exitSignal: 128,
+		exitLost: 76, ExitConfig: 78, exitCapped: 124, supervise.NotExecutable: 126, supervise.NotFound: 127, exitSignal: 128,
 	}
 	runbook, err := os.ReadFile("../../../docs/operations.md")
 	must(t, err)
@@ -196,7 +198,7 @@ func TestExitCodesPage(t *testing.T) {
 		if want := contract[code]; code != want {
 			t.Errorf("exit code %d is now %d: codes do not change, see docs/stability.md", want, code)
 		}
-		if code != exitNotFound && !strings.Contains(string(runbook), "\n## Exit "+strconv.Itoa(code)+"\n") {
+		if code != supervise.NotFound && !strings.Contains(string(runbook), "\n## Exit "+strconv.Itoa(code)+"\n") {
 			t.Errorf("the runbook has no section about exit code %d", code)
 		}
 	}

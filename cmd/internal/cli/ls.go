@@ -73,11 +73,7 @@ func (c *lsCmd) Run(a *App) error {
 	if c.Watch {
 		return c.watch(a)
 	}
-	var list []fencelock.Status
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		list, err = c.list(ctx, engine)
-		return err
-	})
+	list, err := ask(a, c.list)
 	learnMaxima(list)
 	if len(list) == 0 && err == nil {
 		a.detail("no lock is held or waited for")

@@ -39,7 +39,7 @@ The keeper enforces the maximum, so the command asks it, on the host of the keep
 		Args: Arguments(&c.text), PreRunE: Checked(c.check), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	most(cmd.Flags(), &c.MaxHold, "max-hold", "Release the lock after `DURATION` from now. Required.")
+	atLeast(cmd.Flags(), &c.MaxHold, "max-hold", positive, "Release the lock after `DURATION` from now. Required.")
 	Offer(cmd, "max-hold", "10m", "1h")
 	_ = cmd.MarkFlagRequired("max-hold")
 	return cmd

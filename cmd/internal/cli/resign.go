@@ -44,12 +44,7 @@ fencelock status billing`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why. A leader that can be reached reports it.")
-	cmd.Flags().Func("to", "`HOST` of the next leader, as status shows it.", func(s string) error {
-		if c.To = s; s == "" {
-			return errors.New("it is empty") // an empty variable must not mean any host
-		}
-		return nil
-	})
+	text(cmd.Flags(), &c.To, "to", "`HOST` of the next leader, as status shows it.")
 	return cmd
 }
 

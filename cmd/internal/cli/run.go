@@ -80,9 +80,9 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	c.sharing.flags(f)
 	Duration(f, &c.MinHold, "min-hold", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
 	Offer(cmd, "min-hold", "1m")
-	most(f, &c.Most, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
+	atLeast(f, &c.Most, "max-hold", positive, "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
 	Offer(cmd, "max-hold", "10m", "1h", "12h")
-	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller, but a host with -n has already skipped it. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
+	atLeast(f, &c.Tick, "tick", time.Second, "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller, but a host with -n has already skipped it. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.")
 	Offer(cmd, "tick", "1m", "5m", "1h", "12h")
 	f.StringVar(&c.OnLost, "on-lost", "terminate", "`ACTION` if the lock is lost: terminate the command, or ignore the loss. With ignore, the command also keeps running if fencelock is killed.")
 	Offer(cmd, "on-lost", "terminate", "ignore")
@@ -131,18 +131,6 @@ func (s *sharing) check() error {
 		return errors.New("--weight needs --limit")
 	case s.Weight > s.Limit:
 		return fmt.Errorf("--weight %d is more than --limit %d, so it could never be granted", s.Weight, s.Limit)
-	}
-	return nil
-}
-
-// setTick parses --tick. A 0, which an empty shell variable may produce, must not count as an
-// absent flag.
-func (c *runCmd) setTick(s string) (err error) {
-	if c.Tick, err = parseDuration(s); err != nil {
-		return err
-	}
-	if c.Tick < time.Second {
-		return fmt.Errorf("%s is less than 1s", s)
 	}
 	return nil
 }

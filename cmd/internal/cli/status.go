@@ -40,10 +40,9 @@ func (c *statusCmd) Run(a *App) error {
 }
 
 // status returns the holders and waiters of a name.
-func (a *App) status(name string) (status fencelock.Status, err error) {
-	err = a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		status, err = fencelock.New(engine, nil).Status(ctx, name)
-		return err
+func (a *App) status(name string) (fencelock.Status, error) {
+	status, err := ask(a, func(ctx context.Context, engine driver.Engine) (fencelock.Status, error) {
+		return fencelock.New(engine, nil).Status(ctx, name)
 	})
 	learnMaxima([]fencelock.Status{status})
 	return status, err

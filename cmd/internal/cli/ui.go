@@ -55,10 +55,7 @@ fencelock ui --listen :7654 --allow-break --token-file ui-token`,
 	f.SortFlags = false
 	f.StringVar(&c.Listen, "listen", "127.0.0.1:7654", "`ADDRESS` of the page. Port 0 means a free one.")
 	f.BoolVar(&c.AllowBreak, "allow-break", false, "Let the page take locks away.")
-	f.Func("token-file", "With --allow-break: `FILE` with the token of at least 16 characters, instead of a new one.", func(s string) error {
-		c.TokenFile = s
-		return notEmpty(s)
-	})
+	text(f, &c.TokenFile, "token-file", "With --allow-break: `FILE` with the token of at least 16 characters, instead of a new one.")
 	f.Func("election", "`NAME` of an election. The page recognises elections that have a candidate; of this one it also says from the start that nobody leads. Can be repeated.", func(s string) error {
 		c.Elections = append(c.Elections, s)
 		return driver.CheckName(s)
@@ -85,14 +82,6 @@ func (c *uiCmd) check() error {
 		if !strings.HasPrefix(name, c.Prefix) {
 			return fmt.Errorf("--election: the page shows only names that start with %s", c.Prefix)
 		}
-	}
-	return nil
-}
-
-// notEmpty refuses the value of an unset variable.
-func notEmpty(s string) error {
-	if s == "" {
-		return errors.New("it is empty")
 	}
 	return nil
 }

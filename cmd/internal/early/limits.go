@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelock/fencelock/cmd/internal/supervise"
 )
 
 // What the start of the command and of its watchdog needs. If the Go runtime does not get it, it prints
@@ -15,9 +17,6 @@ const (
 	needFiles = 16
 	needTasks = 32 // processes and threads
 )
-
-// exitLimit is the exit code for a resource that fencelock cannot get.
-const exitLimit = 71
 
 // checkLimits ends this process with a message if a limit on its resources is too low for it.
 func checkLimits() {
@@ -31,7 +30,7 @@ func checkLimits() {
 
 func refuse(what string, have, need int, flag string) {
 	fmt.Fprintf(os.Stderr, "fencelock: the limit on %s allows %d more, and %d are needed\ntry: a higher limit with ulimit %s\n", what, have, need, flag)
-	os.Exit(exitLimit)
+	os.Exit(supervise.Failed)
 }
 
 // freeFiles returns how many files can still be opened, or most if that is less.

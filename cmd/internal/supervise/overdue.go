@@ -38,7 +38,7 @@ func (p *Process) order(o order) {
 	case p.reports != nil:
 		p.watchdog.order(o)
 	case o.Kill:
-		p.broken = true
+		p.end.Broken = true
 	default:
 		p.own.signal(o.Signal, o.All)
 	}

@@ -108,23 +108,17 @@ type Process struct {
 	own      tree          // used to kill the command if the watchdog is killed
 	seen     map[int]bool  // our children at the last tick; see onTick
 
-	pid    int // of the command; also its process group
-	status unix.WaitStatus
+	pid    int  // of the command; also its process group
 	ended  bool // the command itself has ended
 	empty  bool // all processes of the command have ended
 	reaped bool // the watchdog has ended and been reaped
 
-	lost    bool
-	capped  bool             // Most is over
-	enough  bool             // Enough has ended
+	end     End              // what is known so far
 	asked   bool             // a signal that ends programs was passed on
 	hungUp  bool             // SIGHUP was passed on
-	passed  unix.Signal      // the latest of EndSignals that was passed on
 	typed   unix.Signal      // the latest signal that the terminal sent to the command alone, or 0
 	listens bool             // the watchdog reports such signals
 	left    int              // processes that run although the command has ended; 0 until that is reported
-	late    bool             // the watchdog killed the command at the deadline
-	broken  bool             // the watchdog was killed, and the command is killed too
 	denied  int              // processes of other users that were not killed
 	most    <-chan time.Time // fires when Most is over
 	kill    <-chan time.Time // when to kill; nil until the lock is lost

@@ -81,31 +81,31 @@ func (p *Process) Wait() End {
 			p.onTick()
 		}
 	}
-	if err := p.Lock.Err(); err != nil && !p.lost { // the timer of the context may be late
-		p.lost = true
+	if err := p.Lock.Err(); err != nil && !p.end.Lost { // the timer of the context may be late
+		p.end.Lost = true
 		p.Say("%v; the command has ended", err)
 	}
 	p.Terminal.takeBack(p.pid)
-	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Enough: p.enough, Late: p.late, Broken: p.broken, Asked: p.wasAsked() || p.typed != 0, Passed: p.passed}
+	p.end.Asked = p.wasAsked() || p.typed != 0
 	if !p.empty {
-		end.Left = p.denied
+		p.end.Left = p.denied
 	}
-	return end
+	return p.end
 }
 
 // stuck reports whether the lease has expired and the remaining processes cannot be killed. Without
 // a watchdog, only this process keeps the files of a lock open, so it waits for them.
 func (p *Process) stuck() bool {
-	return p.over && p.denied > 0 && !(p.broken && len(p.Inherit) > 0)
+	return p.over && p.denied > 0 && !(p.end.Broken && len(p.Inherit) > 0)
 }
 
 // onLoss sends Signal to all processes and schedules the kill: KillAfter later, but before the
 // lease expires.
 func (p *Process) onLoss() {
-	if p.lost { // resume has noticed it, and killed them
+	if p.end.Lost { // resume has noticed it, and killed them
 		return
 	}
-	p.lost = true
+	p.end.Lost = true
 	cause := context.Cause(p.Lock.Context())
 	if p.IgnoreLoss {
 		p.Say("%v; the command continues without the lock", cause)
@@ -123,20 +123,20 @@ func (p *Process) onLoss() {
 // onMost ends a command that has run for as long as it may. The lock is renewed until no process of
 // the command is left.
 func (p *Process) onMost() {
-	if p.lost || p.broken {
+	if p.end.Lost || p.end.Broken {
 		return
 	}
-	p.capped = true
+	p.end.Capped = true
 	p.stop(p.KillAfter, fmt.Sprintf("the command has run for its maximum of %v", p.Most))
 }
 
 // onEnough ends a command that is not wanted any more. The lock is renewed until no process of the
 // command is left.
 func (p *Process) onEnough() {
-	if p.unwanted = nil; p.lost || p.broken {
+	if p.unwanted = nil; p.end.Lost || p.end.Broken {
 		return
 	}
-	p.enough = true
+	p.end.Enough = true
 	p.stop(p.KillAfter, context.Cause(p.Enough).Error())
 }
 
@@ -220,13 +220,13 @@ func (p *Process) onReport(r report, ok bool) {
 	case r.Refused != 0:
 		p.onRefusal(r.Refused, r.Denied)
 	case r.Empty:
-		p.empty, p.late = true, r.Late
+		p.empty, p.end.Late = true, r.Late
 	}
 }
 
 // onEnd records the end of the command itself.
 func (p *Process) onEnd(status unix.WaitStatus) {
-	p.ended, p.status = true, status
+	p.ended, p.end.Status = true, status
 	p.inferTyped()
 	p.Terminal.takeBack(p.pid)
 	if status.Signaled() {
@@ -272,7 +272,7 @@ func (p *Process) onEvent(ev waited, ok bool) {
 // A debugger of the watchdog keeps it as a zombie, so this process may not be able to reap it.
 func (p *Process) takeOver(why string) {
 	p.reports = nil
-	if p.broken = !p.IgnoreLoss || p.killed || p.capped || p.enough; p.broken {
+	if p.end.Broken = !p.IgnoreLoss || p.killed || p.end.Capped || p.end.Enough; p.end.Broken {
 		p.own.kill(killLimit)
 		if p.pid != 0 {
 			p.Say("%s; killing the command", why)
@@ -284,7 +284,7 @@ func (p *Process) takeOver(why string) {
 	}
 	p.watchdog.trust()
 	var lost <-chan struct{}
-	if !p.lost {
+	if !p.end.Lost {
 		lost = p.Lock.Context().Done()
 	}
 	signals := p.Signals
@@ -294,18 +294,18 @@ func (p *Process) takeOver(why string) {
 	again := time.NewTicker(killAgain)
 	defer again.Stop()
 	for p.denied = 0; !p.watchdogGone() || p.own.roots() > 0; {
-		if p.broken {
+		if p.end.Broken {
 			p.own.kill(killLimit)
 			if p.own.denied != p.denied {
 				p.onRefusal(unix.SIGKILL, p.own.denied)
 			}
 		}
-		if p.stuck() || p.ended && p.IgnoreOrphans && !p.broken {
+		if p.stuck() || p.ended && p.IgnoreOrphans && !p.end.Broken {
 			break
 		}
 		select {
 		case <-lost:
-			lost, p.lost = nil, true
+			lost, p.end.Lost = nil, true
 			p.leaveLater()
 		case <-p.most:
 			p.onMost()
@@ -319,14 +319,14 @@ func (p *Process) takeOver(why string) {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
 		case sig := <-signals:
-			if p.noteSignal(sig); !p.broken {
+			if p.noteSignal(sig); !p.end.Broken {
 				p.own.signal(sig.(unix.Signal), false)
 			}
 		case <-again.C:
 		}
 	}
 	p.awaitStatus()
-	p.broken = p.broken || p.pid != 0 && !p.ended // how it ended is unknown, and must not count as success
+	p.end.Broken = p.end.Broken || p.pid != 0 && !p.ended // how it ended is unknown, and must not count as success
 	p.empty = !p.stuck()
 }
 
@@ -399,7 +399,7 @@ func (p *Process) noteSignal(sig os.Signal) {
 	if !slices.Contains(EndSignals, sig) {
 		return
 	}
-	p.passed = sig.(unix.Signal)
+	p.end.Passed = sig.(unix.Signal)
 	p.asked = p.asked || sig != unix.SIGHUP
 	p.hungUp = p.hungUp || sig == unix.SIGHUP
 }
@@ -409,8 +409,8 @@ func (p *Process) noteSignal(sig os.Signal) {
 func (p *Process) resume() {
 	if err := p.Lock.Err(); err != nil && !p.IgnoreLoss {
 		p.killAll()
-		if !p.lost { // otherwise it has been reported
-			p.lost = true
+		if !p.end.Lost { // otherwise it has been reported
+			p.end.Lost = true
 			p.leaveLater()
 			p.lastLater()
 			p.Say("%v; killing the command", err)
@@ -426,7 +426,7 @@ func (p *Process) resume() {
 // it is the first process of a container. All processes of the command are below the watchdog, so a
 // child that exists at two ticks is foreign.
 func (p *Process) onTick() {
-	if !p.IgnoreLoss && !p.lost { // after a loss the deadline does not change
+	if !p.IgnoreLoss && !p.end.Lost { // after a loss the deadline does not change
 		p.watchdog.inform(p.Lock.Deadline())
 	}
 	if len(p.own.spare) == 0 && os.Getpid() != 1 {
@@ -474,10 +474,10 @@ func (p *Process) Close() {
 // wasAsked returns End.Asked. A signal from the terminal, which reaches only the foreground process
 // group, is not passed on by this process, so wasAsked also checks which signal ended the command.
 func (p *Process) wasAsked() bool {
-	if p.asked || !p.status.Signaled() {
+	if p.asked || !p.end.Status.Signaled() {
 		return p.asked
 	}
-	switch p.status.Signal() {
+	switch p.end.Status.Signal() {
 	case unix.SIGHUP:
 		return p.hungUp || p.Terminal != nil
 	case unix.SIGINT, unix.SIGQUIT:
