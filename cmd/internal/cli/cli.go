@@ -12,7 +12,8 @@
 // acquire a lock and run a command under it. command.go has the flags of run, elect and once.
 //
 // Other packages do what does not depend on a verb: engineurl opens the engine of a URL, supervise
-// runs a command and stops it in time, and termtext prepares text for a terminal.
+// runs a command and stops it in time, asyncwriter writes without waiting for the reader, and
+// termtext prepares text for a terminal.
 package cli
 
 import (

@@ -175,8 +175,10 @@ func (c *onceCmd) repeat(a *App, over *idempotent.DoneError) error {
 	ctx, stop := EndedBySignals(a.Context)
 	defer stop()
 	readers := newReaders(a)
-	readers[0].end(r.stdout)
-	readers[1].end(r.stderr)
+	for i, kept := range [][]byte{r.stdout, r.stderr} {
+		_, _ = readers[i].Write(kept) // it never fails
+		readers[i].Close()
+	}
 	if err := a.deliver(ctx, readers); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func newOutput(a *App, most int) (*output, error) {
 			o.close()
 			return nil, err
 		}
-		s := &stream{to: to, most: most, ours: ours, theirs: theirs, over: make(chan struct{}), ended: make(chan struct{})}
+		s := &stream{to: to, most: most, ours: ours, theirs: theirs, ended: make(chan struct{})}
 		go s.pass() // ends after finish, or when ours is closed
 		o.streams[i] = s
 	}
@@ -49,7 +49,7 @@ func (o *output) writers() (files [2]*os.File) {
 // pipe open.
 func (o *output) finish() {
 	for _, s := range o.streams {
-		close(s.over)
+		s.to.Hurry()
 		_ = errors.Join(s.theirs.Close(), s.ours.SetReadDeadline(time.Now())) // pipes have deadlines
 		<-s.ended
 	}
@@ -62,7 +62,7 @@ func (o *output) outcome(code int) onceOutcome {
 }
 
 // readers returns the readers of our output.
-func (o *output) readers() [2]*reader { return [2]*reader{o.streams[0].to, o.streams[1].to} }
+func (o *output) readers() [2]reader { return [2]reader{o.streams[0].to, o.streams[1].to} }
 
 func (o *output) close() {
 	for _, s := range o.streams {
@@ -104,14 +104,13 @@ func decodeOnce(over *idempotent.DoneError) (o onceOutcome, err error) {
 // stream is stdout or stderr of a command. Its goroutine owns kept, cut and late until ended is
 // closed.
 type stream struct {
-	to   *reader
+	to   reader
 	most int
 	kept []byte
 	cut  bool // some output was not kept
 	late int  // bytes read after the end of the command
 
 	ours, theirs *os.File
-	over         chan struct{} // closed when the command has ended
 	ended        chan struct{} // closed when everything was read
 }
 
@@ -119,19 +118,17 @@ type stream struct {
 // it hands the rest to the reader without waiting.
 func (s *stream) pass() {
 	defer close(s.ended)
-	var rest []byte
+	defer s.to.Close()
 	buf := make([]byte, 32<<10)
 	for read := s.ours.Read; ; {
 		n, err := read(buf)
 		s.keep(buf[:n])
-		if n > 0 && (rest != nil || !s.to.take(bytes.Clone(buf[:n]), s.over)) {
-			rest = append(rest, buf[:n]...)
-		}
+		_, _ = s.to.Write(buf[:n]) // it never fails
+		s.to.Room(len(buf))
 		if errors.Is(err, os.ErrDeadlineExceeded) { // the command has ended
 			read, err = s.readLate, nil
 		}
 		if err != nil { // a pipe only ends
-			s.to.end(rest)
 			return
 		}
 	}

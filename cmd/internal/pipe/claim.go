@@ -39,9 +39,9 @@ func (s *server) start(ctx context.Context, q ask) {
 	switch {
 	case s.ending:
 	case q.ID <= 0:
-		s.out.put(told{Err: &failure{Class: classInvalid, Text: "the id of a lock must be greater than 0"}})
+		s.put(told{Err: &failure{Class: classInvalid, Text: "the id of a lock must be greater than 0"}})
 	case s.claims[q.ID] != nil:
-		s.out.put(told{Err: &failure{Class: classInvalid, Text: fmt.Sprintf("the id %d is in use", q.ID)}})
+		s.put(told{Err: &failure{Class: classInvalid, Text: fmt.Sprintf("the id %d is in use", q.ID)}})
 	default:
 		ctx, cancel := context.WithCancel(fencelock.WithTrace(ctx, q.Trace))
 		c := &claim{id: q.ID, cancel: cancel, freed: make(chan struct{})}
@@ -92,7 +92,7 @@ func (s *server) options(id int64, q ask) fencelock.Options {
 		if i.Trouble != nil {
 			w.Trouble = s.Redact(i.Trouble.Error())
 		}
-		s.out.put(told{ID: id, Wait: w})
+		s.put(told{ID: id, Wait: w})
 	}
 	return o
 }
@@ -116,7 +116,7 @@ func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Contex
 		}
 		g := &got{Token: lock.Token(), Text: strconv.FormatInt(lock.Token(), 10), Floor: lock.Floor(), Owner: lock.Owner()}
 		g.left, _ = c.tell(time.Now(), 0)
-		s.out.put(told{ID: c.id, At: s.at, Got: g})
+		s.put(told{ID: c.id, At: s.at, Got: g})
 	}
 	s.mu.Unlock()
 	select {
@@ -141,7 +141,7 @@ func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Contex
 		t.Err = failureOf(err, s.Redact)
 	}
 	delete(s.claims, c.id)
-	s.out.put(t)
+	s.put(t)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (s *server) lost(c *claim, cause error) {
 		f.Text = "the maximum hold is over"
 	}
 	c.lost = true
-	s.out.put(told{ID: c.id, Lost: f})
+	s.put(told{ID: c.id, Lost: f})
 }
 
 // failed tells the program that it does not get a lock.
@@ -208,7 +208,7 @@ func (s *server) failed(c *claim, err error) {
 	if c.dropped {
 		t = told{ID: c.id, Ended: "cancelled"}
 	}
-	s.out.put(t)
+	s.put(t)
 }
 
 // release lets a claim end, whether it waits or has a lock. Its goroutine answers.
@@ -217,7 +217,7 @@ func (s *server) release(id int64) {
 	defer s.mu.Unlock()
 	c := s.claims[id]
 	if c == nil {
-		s.out.put(told{ID: id, Ended: "unknown"})
+		s.put(told{ID: id, Ended: "unknown"})
 		return
 	}
 	c.drop()

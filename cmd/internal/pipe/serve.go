@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/internal/asyncwriter"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/ratelimit"
 )
@@ -40,7 +41,7 @@ type Config struct {
 type server struct {
 	Config
 	locks *fencelock.Locker
-	out   *output
+	out   *asyncwriter.Writer
 	busy  sync.WaitGroup // goroutines of claims and questions
 
 	mu     sync.Mutex // guards the fields below and the fields of claims
@@ -52,9 +53,9 @@ type server struct {
 // Serve answers the requests of a program, until its input ends or the program has ended. It then
 // releases all locks and returns. A goroutine that reads from In may stay until In ends.
 func Serve(ctx context.Context, c Config) {
-	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: newOutput(c.Out), claims: map[int64]*claim{}}
+	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: asyncwriter.New(c.Out), claims: map[int64]*claim{}}
 	traits := c.Engine.Traits()
-	s.out.put(told{Hello: &hello{Protocol, c.Version, traits.Engine, traits.Leased, os.Getpid()}})
+	s.put(told{Hello: &hello{Protocol, c.Version, traits.Engine, traits.Leased, os.Getpid()}})
 	ended := make(chan struct{})
 	go func() { // ends with the input
 		defer close(ended)
@@ -72,7 +73,7 @@ func Serve(ctx context.Context, c Config) {
 func (s *server) read(ctx context.Context) {
 	in := bufio.NewReaderSize(s.In, longestLine+1)
 	for n := 1; ; n++ {
-		s.out.room()
+		s.out.Room(mostUnread)
 		line, err := readLine(in)
 		if errors.Is(err, errTooLong) {
 			s.refuse(0, classInvalid, fmt.Sprintf("line %d: %v", n, err))
@@ -94,7 +95,7 @@ func (s *server) refuse(id int64, class, text string) {
 	if s.claims[id] != nil {
 		id = 0
 	}
-	s.out.put(told{ID: id, Err: &failure{Class: class, Text: text}})
+	s.put(told{ID: id, Err: &failure{Class: class, Text: text}})
 }
 
 // serve handles one request. It does not wait for the engine.
@@ -140,7 +141,7 @@ func (s *server) beat() {
 			moved[id] = *l.LeftMS
 		}
 	}
-	s.out.put(told{At: s.at, Left: moved})
+	s.put(told{At: s.at, Left: moved})
 }
 
 // check answers whether a lock is held now, and for how long the program may believe that.
@@ -151,7 +152,7 @@ func (s *server) check(id int64) {
 	if c := s.claims[id]; c != nil {
 		k.left, k.Held = c.tell(time.Now(), 0)
 	}
-	s.out.put(told{ID: id, At: s.at, Check: k})
+	s.put(told{ID: id, At: s.at, Check: k})
 }
 
 // answer answers a question that is not about a lock of the program.
@@ -171,7 +172,7 @@ func (s *server) answer(ctx context.Context, q ask) {
 	if err != nil {
 		t.Err = failureOf(err, s.Redact)
 	}
-	s.out.put(t)
+	s.put(t)
 }
 
 // take takes events of a rate, if they are available now.
@@ -201,5 +202,9 @@ func (s *server) end() {
 	}
 	s.mu.Unlock()
 	s.busy.Wait()
-	s.out.close()
+	s.out.Close()
+	select { // a program that is gone or frozen must not keep this process
+	case <-s.out.Done():
+	case <-time.After(time.Second):
+	}
 }
