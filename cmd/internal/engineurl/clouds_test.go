@@ -18,8 +18,8 @@ import (
 // addedSchemes are the schemes that AddAll adds.
 func addedSchemes() map[string]scheme {
 	return map[string]scheme{
-		"azblob":   {open: openCloud(parseAzure), part: cloudPart(parseAzure)},
-		"gs":       {open: openCloud(parseGoogle), part: cloudPart(parseGoogle)},
+		"azblob":   {open: bucketParser(parseAzure).open, part: bucketParser(parseAzure).part},
+		"gs":       {open: bucketParser(parseGoogle).open, part: bucketParser(parseGoogle).part},
 		"dynamodb": {open: openDynamo, part: dynamoPart},
 	}
 }
@@ -80,8 +80,8 @@ func TestCloudURLs(t *testing.T) {
 		"azblob://account":                   "needs an account and a container",
 		"azblob://u:p@account/container":     "has a user",
 		"azblob://account/c/a/../b":          "the prefix has an empty part",
-		"gs://":                              "needs a name",
-		"gs://Bucket":                        "needs a name",
+		"gs://":                              "needs the name of a bucket",
+		"gs://Bucket":                        "needs the name of a bucket",
 		"gs://bucket?endpoint=here":          "endpoint= is no URL",
 		"gs://bucket?region=eu":              "unknown parameter region",
 		"gs://bucket?timeout=1ms":            "timeout=1ms",

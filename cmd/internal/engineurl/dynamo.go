@@ -17,14 +17,6 @@ import (
 	"github.com/fencelock/fencelock/stores/dynamorecords"
 )
 
-var dynamoSchemes = []scheme{{form: "dynamodb://table[?region=NAME][&endpoint=https://host]"}}
-
-// addDynamo makes Open accept the URLs of DynamoDB.
-func addDynamo() {
-	s := schemeOf("dynamodb")
-	s.open, s.part = openDynamo, dynamoPart
-}
-
 // dynamoTarget is a parsed URL of DynamoDB.
 type dynamoTarget struct {
 	table     string

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package engineurl opens the engine of a URL, as given by --url and FENCELOCK_URL. The file of each engine
-// has the forms of its URLs; the page of each engine has their parameters, which set fields of its Config
+// Package engineurl opens the engine of a URL, as given by --url and FENCELOCK_URL. The file schemes.go
+// has the forms of URLs; the page of each engine has their parameters, which set fields of its Config
 // and of its client.
 //
 // A parameter that is unknown, given twice or invalid is refused: a misspelt one would have no
@@ -24,19 +24,17 @@ import (
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/pglock"
 )
 
-// A scheme is all that the command knows of one kind of URL. The file of an engine declares its schemes.
-// What lists engines is derived from them.
+// A scheme is all that the command knows of one kind of URL. What lists engines is derived from schemes.
 type scheme struct {
 	form string // what its URLs look like; it begins with the name and a colon
 	// open opens the engine of a URL, and returns what closes it. An error is a *HintError, or means
 	// that the URL does not have the form. It is nil if this program has no client for the engine.
 	open func(context.Context, *url.URL, means) (driver.Engine, func() error, error)
-	// part returns the part of a URL that a prefix names, for schemes that were added. See parts.
+	// part returns the part of a URL that a prefix names, for schemes that were added. See partsOf.
 	part func(u *url.URL, prefix string) (*Part, error)
-	// sql is what an administrator runs before the first lock; nil if there is no such thing.
-	sql func() string
 }
 
 // name is what a URL has before its first colon.
@@ -77,12 +75,10 @@ func Beginnings() []string { return opened((*scheme).beginning) }
 // SQL returns what an administrator may run in the database of a URL before the first lock. It returns
 // false if the engine of the URL has no such thing.
 func SQL(raw string) (string, bool) {
-	name, _, _ := strings.Cut(raw, ":")
-	s := schemeOf(name)
-	if s == nil || s.sql == nil {
+	if name, _, _ := strings.Cut(raw, ":"); name != "postgres" && name != "postgresql" {
 		return "", false
 	}
-	return s.sql(), true
+	return pglock.Schema(), true
 }
 
 // Open opens the engine of a URL, and returns a function that closes it within half a second. An

@@ -18,11 +18,6 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-var (
-	fileSchemes   = []scheme{{form: "file:///path[?network=allow][&group=NAME]", open: openFile}}
-	memorySchemes = []scheme{{form: "mem:", open: openMemory}}
-)
-
 // DefaultDir returns the directory of the locks if there is no URL. Each user has a different one,
 // so users do not exclude each other. env is os.Getenv or a substitute.
 func DefaultDir(uid int, env func(string) string) (string, error) {

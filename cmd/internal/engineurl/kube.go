@@ -19,10 +19,6 @@ import (
 	"github.com/fencelock/fencelock/recordlock"
 )
 
-var kubeSchemes = []scheme{
-	{form: "k8s://namespace[?server=URL&ca=FILE&token-file=FILE]", open: openKube},
-}
-
 // kubeTarget is a parsed URL of Kubernetes.
 type kubeTarget struct {
 	login     kubeapi.Login

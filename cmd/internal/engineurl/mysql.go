@@ -21,11 +21,6 @@ import (
 	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
-var mysqlSchemes = []scheme{
-	{form: "mysql://[user:password@]host[:port]/database[?table=NAME]", open: openMySQL},
-	{form: "mariadb://[user:password@]host[:port]/database[?table=NAME]", open: openMySQL},
-}
-
 // mysqlParameters are the parameters of URLs of MariaDB and MySQL.
 var mysqlParameters = []string{"table", "tls", "timeout"}
 

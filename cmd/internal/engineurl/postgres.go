@@ -20,11 +20,6 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-var postgresSchemes = []scheme{
-	{form: "postgres://[user:password@]host[:port]/database", open: openPostgres, sql: pglock.Schema},
-	{form: "postgresql://[user:password@]host[:port]/database", open: openPostgres, sql: pglock.Schema},
-}
-
 // postgresPatience limits the first connection, unless the URL has a connect_timeout.
 const postgresPatience = 4 * time.Second
 

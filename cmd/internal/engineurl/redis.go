@@ -19,14 +19,6 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-var redisSchemes = []scheme{
-	{form: "redis://[user:password@]host[:port][/db]", open: openRedis},
-	{form: "rediss://[user:password@]host[:port][/db]", open: openRedis},
-	{form: "redis+unix://[user:password@]/path/of/socket[?db=N]", open: openRedis},
-	{form: "redis+sentinel://[user:password@]sentinel1,sentinel2,.../master[/db]", open: openRedis},
-	{form: "redis+cluster://[user:password@]host1,host2,...", open: openRedis},
-}
-
 // redisTarget is a parsed URL of Redis.
 type redisTarget struct {
 	redisClient

@@ -18,10 +18,6 @@ import (
 	"github.com/fencelock/fencelock/redlock"
 )
 
-var redlockSchemes = []scheme{
-	{form: "redlock://[user:password@]host1,host2,host3[/db]", open: openRedlock},
-}
-
 // redlockParameters are the parameters of redlock://. Quarantine is on by default, so there is no
 // quarantine=on.
 var redlockParameters = []string{"max-ttl", "quarantine", "eviction", "prefix", "timeout", "tls", "ca", "cert", "key"}

@@ -21,10 +21,6 @@ import (
 	"github.com/fencelock/fencelock/stores/pgrecords"
 )
 
-var rowsSchemes = []scheme{
-	{form: "postgres+rows://[user:password@]host[:port]/database[?table=NAME][&listen=URL]", open: openRows},
-}
-
 // rowsParameters are the parameters of locks in rows. The other ones are passed on, except for those of
 // advisory locks, which have no effect here.
 var rowsParameters = []string{"table", "listen", "timeout"}

@@ -37,12 +37,6 @@ type Records interface {
 // ErrUnavailable or ErrConfig.
 type OpenStore func(s Store) (records Records, closeStore func(), err error)
 
-// storeSchemes are those of the stores that programs can add.
-var storeSchemes = []scheme{
-	{form: "etcd://[user:password@]host1,host2,...[/prefix]"},
-	{form: "nats://[user:password@]host1,host2,...[/bucket]"},
-}
-
 // storePorts are the ports of addresses that have none.
 var storePorts = map[string]string{"etcd": "2379", "nats": "4222"}
 
