@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -78,12 +77,9 @@ fencelock release "$FENCELOCK_HANDLE"`,
 
 func (c *acquireCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.SortFlags = false
 	atLeast(f, &c.MaxHold, "max-hold", positive, "Release the lock after `DURATION`. Required.")
-	Offer(cmd, "max-hold", "10m", "1h")
 	_ = cmd.MarkFlagRequired("max-hold")
-	Number(f, &c.WithPID, "with-pid", 1, "Release the lock when the process with this number ends. In a shell, $$ is the shell.")
-	f.Lookup("with-pid").Usage = strings.Replace(f.Lookup("with-pid").Usage, "the process with this number", "the process `PID`", 1)
+	Number(f, &c.WithPID, "with-pid", 1, "Release the lock when the process `PID` ends. In a shell, $$ is the shell.")
 	f.BoolVar(&c.Detach, "detach", false, "Hold the lock for no process in particular.")
 	f.BoolVarP(&c.Exports, "exports", "x", false, "Print shell commands that set FENCELOCK_NAME, FENCELOCK_TOKEN, FENCELOCK_OWNER and FENCELOCK_HANDLE. If there is no lock, print one that fails with the exit code.")
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
@@ -91,7 +87,6 @@ func (c *acquireCmd) flags(cmd *cobra.Command) {
 		"Exit code if the lock is busy.")
 	c.sharing.flags(f)
 	Duration(f, &c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if the keeper vanishes.")
-	Offer(cmd, "ttl", "10s", "30s", "1m")
 	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the process of --with-pid.")
 	Offer(cmd, "signal", "TERM", "INT", "HUP", "USR1", "USR2", "KILL")
 	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
@@ -108,7 +103,7 @@ func (c *acquireCmd) check() (err error) {
 	return cmp.Or(driver.CheckName(c.Name), c.ifBusy.check(), c.sharing.check(), checkTTL(c.TTL))
 }
 
-// keeperVariable is set in the environment of a keeper, and is guardOfKeeper in that of its guard.
+// keeperVariable is set in the environment of a keeper, and is guardOfKeeper in that of a guard.
 const (
 	keeperVariable = "FENCELOCK_KEEPER"
 	guardOfKeeper  = "guard"

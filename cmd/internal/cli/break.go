@@ -45,7 +45,6 @@ fencelock break nightly --reason "host db3 is gone"`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVar(&c.Reason, "reason", "", "`TEXT` that says why. A holder that can be reached reports it.")
 	f.BoolVar(&c.Force, "force", false, "On postgres://, end the connections of holders that do not release the lock.")
 	_ = cmd.MarkFlagRequired("reason")

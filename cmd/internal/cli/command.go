@@ -67,17 +67,14 @@ const byDefault time.Duration = math.MinInt64
 func (c *command) flags(cmd *cobra.Command) {
 	withCommand(cmd, &c.Name, &c.Command)
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c instead of CMD.")
 	Duration(f, &c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if its holder vanishes.")
-	Offer(cmd, "ttl", "10s", "30s", "1m")
 	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the command if the lock is lost.")
 	Offer(cmd, "signal", "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 	c.KillAfter = byDefault
 	f.VarP(duration{&c.KillAfter}, "kill-after", "k",
 		"Time from --signal to SIGKILL; 0 kills at once. At most TTL/2 - 200ms. Default: 5s, or a third of the TTL if that is less.")
 	f.Lookup("kill-after").DefValue = ""
-	Offer(cmd, "kill-after", "5s")
 	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
 	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command. Without it, a fencelock in the command uses locks of this host.")
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +43,7 @@ type demoView struct {
 func (c *demoCmd) Run(a *App) error {
 	ctx, stop := EndedBySignals(a.Context)
 	defer stop()
-	defer signal.Stop(quietPipe())
+	OutliveReaders()
 	err := demo.Run(ctx, !c.Fast, func(l demo.Line) error {
 		return a.Print(demoView{l.At.Milliseconds(), l.Who, l.Text}, fmt.Sprintf("%4.1f s  %-11s  %s\n", l.At.Seconds(), l.Who, l.Text))
 	})

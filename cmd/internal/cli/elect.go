@@ -77,13 +77,10 @@ fencelock status billing`,
 		c.Health = s
 		return checkAddress(s)
 	})
-	Offer(cmd, "health", "127.0.0.1:8081")
 	atLeast(cmd.Flags(), &c.Most, "max-term", positive, "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
-	Offer(cmd, "max-term", "1h", "24h")
 	c.hooks.flags(cmd)
 	Number(cmd.Flags(), &c.Rank, "rank", 0, "Preference for this process; 0 is best.")
 	atLeast(cmd.Flags(), &c.Settle, "settle", time.Second, "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.")
-	Offer(cmd, "settle", "10s", "30s", "1m")
 	c.command.flags(cmd)
 	return cmd
 }

@@ -31,7 +31,6 @@ func (h *hooks) flags(cmd *cobra.Command) {
 	Duration(f, &h.Timeout, "hook-timeout", byDefault,
 		"Kill --on-acquire and --on-lose after this time. With --on-lose at most TTL/2 - 200ms - --kill-after. Default: 10s, or that maximum if it is less.")
 	f.Lookup("hook-timeout").DefValue = ""
-	Offer(cmd, "hook-timeout", "5s", "10s")
 }
 
 // some reports whether there are hooks.

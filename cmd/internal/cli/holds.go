@@ -38,7 +38,6 @@ fencelock holds billing --min-token 1795692403329061`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	text(f, &c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
 	text(f, &c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
 	text(f, &c.Note, "note", "`TEXT` of the holder's note.")

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -116,11 +115,7 @@ func (k *keeper) startGuard(engine driver.Engine) (err error) {
 	if !ok {
 		files = noFiles{}
 	}
-	k.helper, err = startGuard(files, func(cmd *exec.Cmd) {
-		cmd.Args = os.Args
-		cmd.Env = append(os.Environ(), keeperVariable+"="+guardOfKeeper)
-	})
-	if err != nil {
+	if k.helper, err = startGuard(files, os.Args, nil); err != nil {
 		return err
 	}
 	return k.helper.Keep(theLock, k.lock)

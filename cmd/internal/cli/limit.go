@@ -60,7 +60,6 @@ fencelock limit --rate 100/s --burst 20 --json api`,
 func (c *limitCmd) flags(cmd *cobra.Command) {
 	withCommand(cmd, &c.Name, &c.Command)
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.Func("rate", "`N/TIME`: events per time, such as 100/s, 10/m, 3/h or 5/90s.", c.setRate)
 	Offer(cmd, "rate", "1/s", "10/s", "10/m", "100/h")
 	_ = cmd.MarkFlagRequired("rate")

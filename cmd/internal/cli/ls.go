@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"sort"
 	"syscall"
 	"time"
@@ -45,7 +44,6 @@ fencelock ls invoice: --json | jq -r .name`,
 		Args:        Arguments(&c.Prefix), ValidArgsFunction: a.lockNames, PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVar(&c.Sort, "sort", "name", "`ORDER` of the names: name, wait (the longest wait first) or age (the oldest holder first).")
 	Offer(cmd, "sort", "name", "wait", "age")
 	cmd.Flags().BoolVar(&c.Watch, "watch", false, "List again every second, or less often if that takes more than a tenth of the time. INT or TERM ends it with 0. For events as JSON, use fencelock watch.")
@@ -133,7 +131,7 @@ func (c *lsCmd) watch(a *App) error {
 	if a.json {
 		return &misuse{errors.New("--watch prints no JSON"), "fencelock watch --json"}
 	}
-	defer signal.Stop(quietPipe())
+	OutliveReaders()
 	return a.untilEnded(a.Context, func(ctx context.Context, engine driver.Engine) error {
 		for first := true; ; first = false {
 			asked := time.Now()

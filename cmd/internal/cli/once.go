@@ -77,14 +77,12 @@ fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 // flags adds the flags of once, then those shared with run and elect.
 func (c *onceCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.SortFlags = false
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if another process runs the command.",
 		"Wait at most `DURATION` for the run of another process, then exit with 75. 0 means -n.",
 		"Exit code if another process runs the command.")
 	f.BoolVar(&c.RetryFailed, "retry-failed", false, "If the stored outcome is a failure, run the command again.")
 	f.Func("payload", "`TEXT` that identifies the work instead of the command line.", func(s string) error { c.Payload = &s; return nil })
 	Duration(f, &c.Retention, "retention", defaultKept, "How long the outcome is stored.")
-	Offer(cmd, "retention", "1h", "24h", "720h")
 	c.MaxOutput = defaultOutput
 	Number(f, &c.MaxOutput, "max-output", 0, fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", mostOutput))
 	f.BoolVar(&c.AcceptCut, "accept-cut", false, "Exit with the code of the run, not with 65, if only a part of stdout can be repeated.")

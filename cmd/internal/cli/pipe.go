@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,10 +20,7 @@ import (
 )
 
 // pipeCmd is the verb pipe: a child process that holds locks for the program that started it.
-type pipeCmd struct {
-	Protocol int
-	Guard    bool // this is the guard of such a process
-}
+type pipeCmd struct{ Protocol int }
 
 func newPipe(a *App) *cobra.Command {
 	c := &pipeCmd{Protocol: pipe.Protocol}
@@ -37,8 +35,6 @@ fencelock pipe --protocol 1`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	Number(cmd.Flags(), &c.Protocol, "protocol", 1, "`VERSION` of the protocol that the program speaks.")
-	cmd.Flags().BoolVar(&c.Guard, "guard", false, "")
-	_ = cmd.Flags().MarkHidden("guard")
 	return cmd
 }
 
@@ -53,7 +49,7 @@ func (c *pipeCmd) check() error {
 // Run serves the program until its input ends or it has ended.
 func (c *pipeCmd) Run(a *App) error {
 	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
-	if c.Guard {
+	if os.Getenv(keeperVariable) == guardOfKeeper {
 		pipe.RunGuard(pipe.StdinEnds)
 		return nil
 	}
@@ -91,20 +87,18 @@ func guardFor(engine driver.Engine) (*pipe.Guard, error) {
 	if !ok {
 		return nil, nil
 	}
-	return startGuard(i, func(cmd *exec.Cmd) {
-		cmd.Args, cmd.Stdin = []string{os.Args[0], "pipe", "--guard"}, os.Stdin
-	})
+	return startGuard(i, []string{os.Args[0], "pipe"}, os.Stdin)
 }
 
-// startGuard starts this program once more as the guard of locks. prepare gives it its arguments.
-func startGuard(engine pipe.Inheritor, prepare func(*exec.Cmd)) (*pipe.Guard, error) {
+// startGuard starts this program once more as the guard of locks.
+func startGuard(engine pipe.Inheritor, args []string, stdin io.Reader) (*pipe.Guard, error) {
 	self, err := supervise.OwnProgram()
 	if err != nil {
 		return nil, Exit(exitStart, err)
 	}
 	guard, err := pipe.StartGuard(engine, func() *exec.Cmd {
 		cmd := exec.Command(self)
-		prepare(cmd)
+		cmd.Args, cmd.Stdin, cmd.Env = args, stdin, append(os.Environ(), keeperVariable+"="+guardOfKeeper)
 		return cmd
 	})
 	if err != nil {

@@ -40,7 +40,6 @@ The keeper enforces the maximum, so the command asks it, on the host of the keep
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	atLeast(cmd.Flags(), &c.MaxHold, "max-hold", positive, "Release the lock after `DURATION` from now. Required.")
-	Offer(cmd, "max-hold", "10m", "1h")
 	_ = cmd.MarkFlagRequired("max-hold")
 	return cmd
 }

@@ -72,6 +72,9 @@ fencelock ls                             who holds what`,
 	for _, verb := range verbs {
 		root.AddCommand(verb(a))
 	}
+	for _, verb := range root.Commands() {
+		verb.Flags().SortFlags = false
+	}
 	addHelp(root)
 	addCommonCodes(root)
 	return root

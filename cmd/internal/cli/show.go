@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/signal"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -127,7 +126,7 @@ func printList[T, V any](a *App, list []T, view func(T) V, text func([]T) string
 // printToken writes a new token to stdout. The token cannot be read again later. So if the write
 // fails, for example because the pipe has no reader, the error contains the token.
 func (a *App) printToken(token int64, v any) error {
-	defer signal.Stop(quietPipe())
+	OutliveReaders()
 	if err := a.Print(v, fmt.Sprintln(token)); err != nil {
 		return fmt.Errorf("the new token %d could not be written to stdout: %w", token, err)
 	}

@@ -52,7 +52,6 @@ fencelock ui --listen :7654 --allow-break --token-file ui-token`,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVar(&c.Listen, "listen", "127.0.0.1:7654", "`ADDRESS` of the page. Port 0 means a free one.")
 	f.BoolVar(&c.AllowBreak, "allow-break", false, "Let the page take locks away.")
 	text(f, &c.TokenFile, "token-file", "With --allow-break: `FILE` with the token of at least 16 characters, instead of a new one.")

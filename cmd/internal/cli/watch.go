@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -40,7 +38,7 @@ fencelock watch invoice: --json | jq 'select(.event == "lost")'`,
 func (c *watchCmd) Run(a *App) error {
 	ctx, cancel := context.WithCancel(a.Context)
 	defer cancel()
-	defer signal.Stop(quietPipe())
+	OutliveReaders()
 	go cancelOnHangup(a.stdout, cancel)
 	return a.untilEnded(ctx, func(ctx context.Context, engine driver.Engine) error {
 		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
@@ -56,14 +54,6 @@ func (c *watchCmd) Run(a *App) error {
 		}
 		return nil
 	})
-}
-
-// quietPipe makes a write to a closed pipe return an error instead of ending this process, until
-// signal.Stop is called with the channel.
-func quietPipe() chan os.Signal {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGPIPE)
-	return c
 }
 
 // cancelOnHangup calls cancel when w is a pipe and its reader is gone, so that "watch | head -1"
