@@ -140,7 +140,7 @@ func withoutURL(args []string, url string) (rest []string) {
 func (c *acquireCmd) hire(a *App) error {
 	self, err := supervise.OwnProgram()
 	if err != nil {
-		return Exit(exitStart, err)
+		return err
 	}
 	report, theirs, err := os.Pipe()
 	if err != nil {

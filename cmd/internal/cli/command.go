@@ -33,7 +33,7 @@ type command struct {
 	Note      string        // shown by ls, status and waiters
 	PassURL   bool          // set FENCELOCK_URL, which may hold a password, for the command
 	Line      string        // for /bin/sh -c, instead of Command
-	Most      time.Duration // how long the command may run; 0 is no maximum
+	MaxRun    time.Duration // how long the command may run; 0 is no maximum
 	After     time.Duration // time that is needed after a loss, when the command has ended
 
 	Name    string
@@ -160,7 +160,7 @@ func checkTTL(ttl time.Duration) error {
 // KillAfter and After plus the time that the kill itself takes. The maximum hold is published with
 // the lock; see withoutMax.
 func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
-	o.TTL, o.Note, o.Grace, o.MaxHold = c.TTL, c.Note, c.KillAfter+c.After+supervise.KillReserve, c.Most
+	o.TTL, o.Note, o.Grace, o.MaxHold = c.TTL, c.Note, c.KillAfter+c.After+supervise.KillReserve, c.MaxRun
 	return fencelock.New(engine, nil).With(o)
 }
 
@@ -172,7 +172,7 @@ func (c *command) under(a *App, lock *fencelock.Lock, path string, signals chan 
 	}
 	return supervise.Command{
 		Path: path, Args: c.Command, Env: c.environment(a, lock),
-		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter, Most: c.Most,
+		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter, MaxRun: c.MaxRun,
 		Tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2), Say: a.Say,
 	}
 }
@@ -188,7 +188,7 @@ func (c *command) on(a *App, f func(engine driver.Engine, path string) error) er
 			return c.unquoted(err)
 		}
 	}
-	if err := supervise.Ready(); err != nil {
+	if _, err := supervise.OwnProgram(); err != nil {
 		return err // before the wait
 	}
 	ctx, stop := EndedBySignals(a.Context)

@@ -77,7 +77,7 @@ fencelock status billing`,
 		c.Health = s
 		return checkAddress(s)
 	})
-	atLeast(cmd.Flags(), &c.Most, "max-term", positive, "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
+	atLeast(cmd.Flags(), &c.MaxRun, "max-term", positive, "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
 	c.hooks.flags(cmd)
 	Number(cmd.Flags(), &c.Rank, "rank", 0, "Preference for this process; 0 is best.")
 	atLeast(cmd.Flags(), &c.Settle, "settle", time.Second, "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.")
@@ -157,7 +157,7 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 		c.rest(true)
 		a.Say("resigning; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
-	case end.Enough:
+	case end.Cancelled:
 		c.pause, c.fails = 0, 0
 		a.Say("campaigning for %q again", c.Name)
 		return true, nil
@@ -176,7 +176,7 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 // rule runs the hooks and the command of one term, and releases the lock.
 func (c *electCmd) rule(a *App, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
 	what := c.under(a, lock, path, signals)
-	what.Enough = resignationOf(c.held)
+	what.Cancel = resignationOf(c.held)
 	last, err := c.hooks.files(engine, lock)
 	if err != nil {
 		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
@@ -191,7 +191,7 @@ func (c *electCmd) rule(a *App, engine driver.Engine, lock *fencelock.Lock, path
 		return end
 	}
 	if len(c.Command) == 0 {
-		return c.stand(a, lock, what.Enough, signals, lose)
+		return c.stand(a, lock, what.Cancel, signals, lose)
 	}
 	return a.hold(engine, lock, what, func() {}, lose)
 }

@@ -113,8 +113,8 @@ func (h *hooks) lose(a *App, what supervise.Command, lock *fencelock.Lock, files
 // command returns a hook as a command. It is killed at its timeout, without another signal before.
 func (h *hooks) command(what supervise.Command, line string) supervise.Command {
 	what.Path, what.Args = "/bin/sh", []string{"/bin/sh", "-c", line}
-	what.Terminal, what.Enough = nil, nil
-	what.Signal, what.KillAfter, what.Most = unix.SIGKILL, 0, h.Timeout
+	what.Terminal, what.Cancel = nil, nil
+	what.Signal, what.KillAfter, what.MaxRun = unix.SIGKILL, 0, h.Timeout
 	return what
 }
 
@@ -163,21 +163,21 @@ func (l *lastLock) Deadline() time.Time {
 
 // stand leads without a command until the term ends or a signal asks to end. Then it calls over and
 // releases the lock.
-func (c *electCmd) stand(a *App, lock *fencelock.Lock, enough context.Context, signals chan os.Signal, over func(error)) outcome {
+func (c *electCmd) stand(a *App, lock *fencelock.Lock, cancelled context.Context, signals chan os.Signal, over func(error)) outcome {
 	end := outcome{begun: true}
-	var most <-chan time.Time
-	if c.Most > 0 {
-		most = time.After(c.Most)
+	var maxOver <-chan time.Time
+	if c.MaxRun > 0 {
+		maxOver = time.After(c.MaxRun)
 	}
-	for !(end.Lost || end.Enough || end.Capped || end.Asked) {
+	for !(end.Lost || end.Cancelled || end.Capped || end.Asked) {
 		select {
 		case <-lock.Context().Done():
 			end.Lost = true
 			a.Say("%v", context.Cause(lock.Context()))
-		case <-enough.Done():
-			end.Enough = true
-			a.Say("%v", context.Cause(enough))
-		case <-most:
+		case <-cancelled.Done():
+			end.Cancelled = true
+			a.Say("%v", context.Cause(cancelled))
+		case <-maxOver:
 			end.Capped = true
 		case s := <-signals:
 			if end.Asked = c.onSignal(s, signals); end.Asked {

@@ -161,7 +161,7 @@ func failureOf(end supervise.End) error {
 		return driver.ErrLost
 	case end.Capped:
 		return errors.New("the command ran for longer than --max-hold")
-	case end.Enough:
+	case end.Cancelled:
 		return errors.New("the command was stopped")
 	case end.Status.Signaled():
 		return fmt.Errorf("the command was killed by %s", unix.SignalName(end.Status.Signal()))

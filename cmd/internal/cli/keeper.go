@@ -156,15 +156,15 @@ func (k *keeper) release() error {
 // before, it gets the signal and some time.
 func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signal) {
 	over := k.lock.Context().Done()
-	var enough <-chan time.Time // nil until the process has to stop
+	var grace <-chan time.Time // nil until the process has to stop
 	for {
 		select {
 		case <-k.watched.ended:
 			return
-		case <-enough:
+		case <-grace:
 			return
 		case r := <-requests:
-			if k.serve(r, enough != nil) {
+			if k.serve(r, grace != nil) {
 				return
 			}
 			continue
@@ -177,9 +177,9 @@ func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signa
 				return
 			}
 		}
-		if enough == nil {
+		if grace == nil {
 			k.watched.send(k.signal)
-			enough = time.After(k.grace())
+			grace = time.After(k.grace())
 		}
 	}
 }

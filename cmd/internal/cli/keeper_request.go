@@ -93,10 +93,10 @@ func (k *keeper) renew(ms string, stopping bool) string {
 	if stopping && k.lock.Err() == nil {
 		return answerOver
 	}
-	most := time.Duration(n) * time.Millisecond
-	switch err := k.lock.SetMaxHold(most); {
+	maxHold := time.Duration(n) * time.Millisecond
+	switch err := k.lock.SetMaxHold(maxHold); {
 	case err == nil:
-		k.until = time.Now().Add(most)
+		k.until = time.Now().Add(maxHold)
 		return answerRenewed
 	case errors.Is(err, fencelock.ErrMaxHold):
 		return answerOver

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencelock/fencelock/cmd/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/ratelimit"
 )
 
@@ -158,9 +159,7 @@ func (c *limitCmd) take(ctx context.Context, a *App, l *ratelimit.Limiter) error
 		return err
 	}
 	answer := limitAnswer{Name: c.Name, OK: true, Remaining: r.Result().Remaining, DelayMS: wholeMillis(r.Delay())}
-	select {
-	case <-time.After(r.Delay()):
-	case <-ctx.Done():
+	if !retry.Sleep(ctx, r.Delay()) {
 		_ = r.Cancel(ctx) // the turn is lost if that fails
 		return ctx.Err()
 	}

@@ -35,8 +35,8 @@ type onceCmd struct {
 const (
 	defaultKept   = 24 * time.Hour
 	defaultOutput = 64 << 10
-	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line of JSON are one record
-	mostResult    = driver.MaxRecord - 4<<10
+	maxOutput     = (driver.MaxRecord - 8<<10) / 2 // both streams and a line of JSON are one record
+	maxResult     = driver.MaxRecord - 4<<10
 )
 
 func newOnce(a *App) *cobra.Command {
@@ -84,7 +84,7 @@ func (c *onceCmd) flags(cmd *cobra.Command) {
 	f.Func("payload", "`TEXT` that identifies the work instead of the command line.", func(s string) error { c.Payload = &s; return nil })
 	Duration(f, &c.Retention, "retention", defaultKept, "How long the outcome is stored.")
 	c.MaxOutput = defaultOutput
-	Number(f, &c.MaxOutput, "max-output", 0, fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", mostOutput))
+	Number(f, &c.MaxOutput, "max-output", 0, fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", maxOutput))
 	f.BoolVar(&c.AcceptCut, "accept-cut", false, "Exit with the code of the run, not with 65, if only a part of stdout can be repeated.")
 	c.command.flags(cmd)
 }
@@ -97,8 +97,8 @@ func (c *onceCmd) check() error {
 	switch {
 	case c.Retention < time.Second || c.Retention > driver.MaxDuration:
 		return fmt.Errorf("--retention %v is not between one second and ten years", c.Retention)
-	case c.MaxOutput > mostOutput:
-		return fmt.Errorf("--max-output %d is not between 0 and %d", c.MaxOutput, mostOutput)
+	case c.MaxOutput > maxOutput:
+		return fmt.Errorf("--max-output %d is not between 0 and %d", c.MaxOutput, maxOutput)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (c *onceCmd) Run(a *App) error {
 		}
 		line := newWaitLine(a, c.Name, logEvery)
 		jobs := idempotent.New(c.locker(engine, fencelock.Options{OnWait: line.update}), records.Records(),
-			&idempotent.Config{Retention: c.Retention, MaxResult: mostResult})
+			&idempotent.Config{Retention: c.Retention, MaxResult: maxResult})
 		jobs = jobs.With(idempotent.Options{Payload: c.payload(), Wait: c.Wait.limit, NoWait: c.atOnce(), Again: c.again})
 		var run *idempotent.Run
 		lock, signals, err := a.await(func(ctx context.Context) (_ *fencelock.Lock, err error) {

@@ -20,8 +20,8 @@ import (
 // output passes on what a command writes, without delay, and keeps the beginning of each stream.
 type output struct{ streams [2]*stream }
 
-// newOutput keeps up to most bytes of stdout, and of stderr.
-func newOutput(a *App, most int) (*output, error) {
+// newOutput keeps up to limit bytes of stdout, and of stderr.
+func newOutput(a *App, limit int) (*output, error) {
 	o := &output{}
 	for i, to := range newReaders(a) {
 		ours, theirs, err := os.Pipe()
@@ -29,7 +29,7 @@ func newOutput(a *App, most int) (*output, error) {
 			o.close()
 			return nil, err
 		}
-		s := &stream{to: to, most: most, ours: ours, theirs: theirs, ended: make(chan struct{})}
+		s := &stream{to: to, limit: limit, ours: ours, theirs: theirs, ended: make(chan struct{})}
 		go s.pass() // ends after finish, or when ours is closed
 		o.streams[i] = s
 	}
@@ -104,11 +104,11 @@ func decodeOnce(over *idempotent.DoneError) (o onceOutcome, err error) {
 // stream is stdout or stderr of a command. Its goroutine owns kept, cut and late until ended is
 // closed.
 type stream struct {
-	to   reader
-	most int
-	kept []byte
-	cut  bool // some output was not kept
-	late int  // bytes read after the end of the command
+	to    reader
+	limit int
+	kept  []byte
+	cut   bool // some output was not kept
+	late  int  // bytes read after the end of the command
 
 	ours, theirs *os.File
 	ended        chan struct{} // closed when everything was read
@@ -136,12 +136,12 @@ func (s *stream) pass() {
 
 // keep stores as much of p as there is room for.
 func (s *stream) keep(p []byte) {
-	room := min(len(p), s.most-len(s.kept))
+	room := min(len(p), s.limit-len(s.kept))
 	s.kept, s.cut = append(s.kept, p[:room]...), s.cut || room < len(p)
 }
 
-// mostLate is more than a pipe holds. A foreign process may write for ever.
-const mostLate = 4 << 20
+// maxLate is more than a pipe holds. A foreign process may write for ever.
+const maxLate = 4 << 20
 
 // readLate reads what is already in the pipe, and returns io.EOF if there is nothing.
 func (s *stream) readLate(buf []byte) (n int, err error) {
@@ -153,7 +153,7 @@ func (s *stream) readLate(buf []byte) (n int, err error) {
 		n, _ = unix.Read(int(fd), buf)
 		return true // do not wait
 	})
-	if s.late += n; n <= 0 || s.late > mostLate {
+	if s.late += n; n <= 0 || s.late > maxLate {
 		return max(n, 0), io.EOF
 	}
 	return n, err

@@ -94,7 +94,7 @@ func guardFor(engine driver.Engine) (*pipe.Guard, error) {
 func startGuard(engine pipe.Inheritor, args []string, stdin io.Reader) (*pipe.Guard, error) {
 	self, err := supervise.OwnProgram()
 	if err != nil {
-		return nil, Exit(exitStart, err)
+		return nil, err
 	}
 	guard, err := pipe.StartGuard(engine, func() *exec.Cmd {
 		cmd := exec.Command(self)

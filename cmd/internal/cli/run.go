@@ -78,7 +78,7 @@ func (c *runCmd) flags(cmd *cobra.Command) {
 	f.BoolVarP(&c.Quiet, "quiet-if-busy", "q", false, "If the lock is busy, print nothing and exit with 0.")
 	c.sharing.flags(f)
 	Duration(f, &c.MinHold, "min-hold", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
-	atLeast(f, &c.Most, "max-hold", positive, "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
+	atLeast(f, &c.MaxRun, "max-hold", positive, "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
 	atLeast(f, &c.Tick, "tick", time.Second, "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller, but a host with -n has already skipped it. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.")
 	f.StringVar(&c.OnLost, "on-lost", "terminate", "`ACTION` if the lock is lost: terminate the command, or ignore the loss. With ignore, the command also keeps running if fencelock is killed.")
 	Offer(cmd, "on-lost", "terminate", "ignore")

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	mostTalk    = 256         // messages in the queue; more are discarded
+	maxQueued   = 256         // messages in the queue; more are discarded
 	lastMessage = time.Second // how long the exit waits for stderr to be read
 )
 
@@ -25,7 +25,7 @@ type talk struct {
 
 // newTalk returns a talk. Its goroutine ends with the process.
 func newTalk(out *os.File) *talk {
-	t := &talk{out: out, queue: make(chan func(), mostTalk)}
+	t := &talk{out: out, queue: make(chan func(), maxQueued)}
 	go func() {
 		for next := range t.queue {
 			next()

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // When a wait is reported.
@@ -26,10 +28,11 @@ const (
 // the wait itself.
 type waitLine struct {
 	app  *App
-	name string        // of the lock
-	log  time.Duration // interval of log lines; 0: none
-	live bool          // stderr is a terminal
-	done chan struct{} // closed by stop
+	name string          // of the lock
+	log  time.Duration   // interval of log lines; 0: none
+	live bool            // stderr is a terminal
+	ctx  context.Context // ends at stop
+	end  func()          // ends ctx
 	over sync.WaitGroup
 
 	mu    sync.Mutex      // guards info, began and shown
@@ -40,7 +43,8 @@ type waitLine struct {
 
 // newWaitLine starts the report. The caller must call stop.
 func newWaitLine(a *App, name string, log time.Duration) *waitLine {
-	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.Stderr), began: time.Now(), done: make(chan struct{})}
+	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.Stderr), began: time.Now()}
+	l.ctx, l.end = context.WithCancel(context.Background())
 	l.over.Go(l.show) // ends at stop
 	return l
 }
@@ -81,7 +85,7 @@ func trouble(info driver.WaitInfo) string {
 
 // stop ends the report and wipes the line. It may be called once.
 func (l *waitLine) stop() {
-	close(l.done)
+	l.end()
 	l.over.Wait()
 	if l.shown && l.live && !dumb() {
 		fmt.Fprint(l.app.Stderr, "\r\x1b[K")
@@ -125,16 +129,7 @@ func (l *waitLine) timed(info driver.WaitInfo) string {
 }
 
 // lasts waits for d and reports whether the wait continues.
-func (l *waitLine) lasts(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-l.done:
-		return false
-	case <-t.C:
-		return true
-	}
-}
+func (l *waitLine) lasts(d time.Duration) bool { return retry.Sleep(l.ctx, d) }
 
 // draw writes the line over the previous one. A dumb terminal gets it once. The line has no
 // newline, so that later output can be written over it.

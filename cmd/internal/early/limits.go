@@ -33,10 +33,10 @@ func refuse(what string, have, need int, flag string) {
 	os.Exit(supervise.Failed)
 }
 
-// freeFiles returns how many files can still be opened, or most if that is less.
-func freeFiles(most int) (n int) {
+// freeFiles returns how many files can still be opened, or need if that is less.
+func freeFiles(need int) (n int) {
 	var fds []int
-	for range most {
+	for range need {
 		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
 		if err == unix.EMFILE {
 			break

@@ -76,19 +76,14 @@ func filePart(u *url.URL, prefix string) (*Part, error) {
 		return nil, fmt.Errorf("%q is not a name for a directory", prefix)
 	}
 	u.Path = dir
-	return &Part{URL: u.String(), Local: true, Dead: DeadNothing, sweep: folder(dir).sweep}, nil
-}
-
-// folder is a directory.
-type folder string
-
-func (f folder) sweep(_ context.Context, remove bool) (n int, err error) {
-	if _, err := os.Lstat(string(f)); errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	err = filepath.WalkDir(string(f), func(string, os.DirEntry, error) error { n++; return nil })
-	if remove {
-		err = os.RemoveAll(string(f))
-	}
-	return n, err
+	return &Part{URL: u.String(), Local: true, Dead: DeadNothing, sweep: func(_ context.Context, remove bool) (n int, err error) {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			return 0, nil
+		}
+		err = filepath.WalkDir(dir, func(string, os.DirEntry, error) error { n++; return nil })
+		if remove {
+			err = os.RemoveAll(dir)
+		}
+		return n, err
+	}}, nil
 }

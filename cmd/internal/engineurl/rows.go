@@ -199,9 +199,9 @@ func (e *rowsEngine) query(ctx context.Context, statement string, args ...[]byte
 
 // rowsPart returns a table of its own; see mysqlPart.
 func rowsPart(u *url.URL, prefix string) (*Part, error) {
-	table := partTable(u, prefix)
+	tooLong := partTable(u, prefix)
 	t, err := parseRows(u)
-	if err = cmp.Or(err, fitsTable(table)); err != nil {
+	if err = cmp.Or(err, tooLong); err != nil {
 		return nil, err
 	}
 	return &Part{URL: u.String(), Hosts: []string{t.pool.ConnConfig.Host}, Dead: DeadLeases, sweep: t.sweep}, nil

@@ -140,28 +140,18 @@ func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	locks := &storeLocks{store: s, open: open, prefix: lockKeys + prefix}
-	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, Dead: DeadLeases, sweep: locks.sweep}, nil
+	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, Dead: DeadLeases, sweep: func(ctx context.Context, remove bool) (int, error) {
+		records, closeStore, err := s.prepare(ctx, open)
+		if err != nil {
+			return 0, err
+		}
+		defer closeStore()
+		return sweepLocks(ctx, records, lockKeys+prefix, remove)
+	}}, nil
 }
 
-// storeLocks are the records of locks whose keys have a prefix.
-type storeLocks struct {
-	store  Store
-	open   OpenStore
-	prefix string
-}
-
-// sweep counts the records. It removes them by giving them a TTL, and waits until they have expired.
-func (l *storeLocks) sweep(ctx context.Context, remove bool) (n int, err error) {
-	records, closeStore, err := l.store.prepare(ctx, l.open)
-	if err != nil {
-		return 0, err
-	}
-	defer closeStore()
-	return sweepLocks(ctx, records, l.prefix, remove)
-}
-
-// sweepLocks counts the records whose keys have a prefix, and removes them if remove is true.
+// sweepLocks counts the records whose keys have a prefix. If remove is true, it removes them by giving
+// them a TTL, and waits until they have expired.
 func sweepLocks(ctx context.Context, records driver.Records, prefix string, remove bool) (n int, err error) {
 	for {
 		list, err := records.List(ctx, prefix)

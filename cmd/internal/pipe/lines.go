@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	longestLine = 64 << 10 // bytes of a request
-	mostUnread  = 4 << 20  // bytes of answers that the program has not read, after which no requests are read
+	maxLine   = 64 << 10 // bytes of a request
+	maxUnread = 4 << 20  // bytes of answers that the program has not read, after which no requests are read
 )
 
-// errTooLong means that a line was longer than longestLine. The reader is at the next line.
+// errTooLong means that a line was longer than maxLine. The reader is at the next line.
 var errTooLong = errors.New("the line is longer than 65536 bytes")
 
 // readLine returns the next line. It is valid until the next call.
@@ -32,10 +32,10 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 }
 
 // put writes a line to the program, without waiting for it.
-func (s *server) put(t told) {
+func (s *server) put(t response) {
 	line, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // a told has text and finite numbers only
+		panic(err) // a response has text and finite numbers only
 	}
 	_, _ = s.out.Write(append(line, '\n')) // it never fails
 }

@@ -26,7 +26,7 @@ type order struct {
 	Listen bool          `json:",omitempty"` // the command has got the terminal; see listener.go
 }
 
-// reported reports whether the watchdog sends report.Obeyed when it has carried out the order.
+// reported reports whether the watchdog sends report.Done when it has carried out the order.
 func (o order) reported() bool { return o.Signal != 0 || o.Kill }
 
 // start is the command. Its strings are bytes, since JSON cannot represent strings that are not
@@ -54,7 +54,7 @@ type report struct {
 	Left    int              `json:",omitempty"` // how many processes the command left behind
 	Refused unix.Signal      `json:",omitempty"` // this signal could not be sent to Denied processes
 	Denied  int              `json:",omitempty"`
-	Obeyed  bool             `json:",omitempty"` // an order with Signal or Kill was carried out, once for each
+	Done    bool             `json:",omitempty"` // an order with Signal or Kill was carried out, once for each
 	Empty   bool             `json:",omitempty"` // the last report: no process of the command is left
 	Late    bool             `json:",omitempty"` // with Empty: the watchdog killed the command at the deadline
 }

@@ -87,7 +87,7 @@ func runWatchdog(conn *os.File) {
 		return
 	}
 	s := &supervisor{start: *first.Start, link: link{conn}, tree: tree{spares: true}, due: math.MaxInt64}
-	s.obey(first)
+	s.execute(first)
 	if s.due <= bootTime() {
 		return // the wrapper was frozen and has lost its lock
 	}
@@ -169,7 +169,7 @@ func (s *supervisor) watch(orders <-chan order) {
 				}
 				orders, s.killing = nil, true
 			}
-			s.obey(o)
+			s.execute(o)
 		case ev, ok := <-s.events:
 			if !ok {
 				s.events = nil
@@ -244,8 +244,8 @@ func (s *supervisor) wake() <-chan time.Time {
 	return nil
 }
 
-// obey carries out one order.
-func (s *supervisor) obey(o order) {
+// execute carries out one order.
+func (s *supervisor) execute(o order) {
 	if o.Until != 0 {
 		s.due = o.Until
 	}
@@ -264,7 +264,7 @@ func (s *supervisor) obey(o order) {
 		}
 	}
 	if o.reported() {
-		_ = s.send(report{Obeyed: true})
+		_ = s.send(report{Done: true})
 	}
 }
 

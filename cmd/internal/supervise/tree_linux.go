@@ -123,9 +123,9 @@ func (t *tree) killChildren() {
 	defer unix.Close(list)
 	children.mu.Lock()
 	defer children.mu.Unlock()
-	const most = 200 // rounds
+	const rounds = 200
 	killed, text := make(map[int]bool), make([]byte, 1<<16)
-	for i, before := 0, -1; i < most && len(killed) > before; i++ {
+	for i, before := 0, -1; i < rounds && len(killed) > before; i++ {
 		before = len(killed)
 		n, _ := unix.Pread(list, text, 0)
 		for _, pid := range numbers(text[:max(n, 0)]) {

@@ -17,12 +17,12 @@ const patience = time.Second
 
 // End is how a command has ended.
 type End struct {
-	Status unix.WaitStatus // of the command itself
-	Lost   bool            // the lock was lost before all processes had ended
-	Capped bool            // Command.Most was over before all processes had ended
-	Enough bool            // Command.Enough ended before all processes had ended
-	Late   bool            // the watchdog killed the command at the deadline, before this process did
-	Broken bool            // the watchdog was killed, and then the command
+	Status    unix.WaitStatus // of the command itself
+	Lost      bool            // the lock was lost before all processes had ended
+	Capped    bool            // Command.MaxRun was over before all processes had ended
+	Cancelled bool            // Command.Cancel ended before all processes had ended
+	Late      bool            // the watchdog killed the command at the deadline, before this process did
+	Broken    bool            // the watchdog was killed, and then the command
 
 	// Left is how many processes of the command still run because they belong to another user. The
 	// watchdog keeps trying to kill them. The lock must not be released.
@@ -47,18 +47,18 @@ func (p *Process) Wait() End {
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
 	lost := p.Lock.Context().Done()
-	if p.Most > 0 {
-		p.most = time.After(p.Most)
+	if p.MaxRun > 0 {
+		p.maxOver = time.After(p.MaxRun)
 	}
-	if p.Enough != nil {
-		p.unwanted = p.Enough.Done()
+	if p.Cancel != nil {
+		p.cancelled = p.Cancel.Done()
 	}
 	for !p.empty && !p.stuck() {
 		select {
-		case <-p.most:
-			p.onMost()
-		case <-p.unwanted:
-			p.onEnough()
+		case <-p.maxOver:
+			p.onMax()
+		case <-p.cancelled:
+			p.onCancel()
 		case <-lost:
 			lost = nil
 			p.onLoss()
@@ -67,8 +67,8 @@ func (p *Process) Wait() End {
 			p.killAll()
 		case <-p.last:
 			p.onLast()
-		case <-p.watchdog.overdue:
-			p.onOverdue()
+		case <-p.watchdog.timeout:
+			p.onTimeout()
 		case <-p.leave:
 			p.leave, p.over = nil, true
 		case r, ok := <-p.reports:
@@ -120,24 +120,24 @@ func (p *Process) onLoss() {
 	p.stop(wait, cause.Error())
 }
 
-// onMost ends a command that has run for as long as it may. The lock is renewed until no process of
+// onMax ends a command that has run for as long as it may. The lock is renewed until no process of
 // the command is left.
-func (p *Process) onMost() {
+func (p *Process) onMax() {
 	if p.end.Lost || p.end.Broken {
 		return
 	}
 	p.end.Capped = true
-	p.stop(p.KillAfter, fmt.Sprintf("the command has run for its maximum of %v", p.Most))
+	p.stop(p.KillAfter, fmt.Sprintf("the command has run for its maximum of %v", p.MaxRun))
 }
 
-// onEnough ends a command that is not wanted any more. The lock is renewed until no process of the
+// onCancel ends a command that is not wanted any more. The lock is renewed until no process of the
 // command is left.
-func (p *Process) onEnough() {
-	if p.unwanted = nil; p.end.Lost || p.end.Broken {
+func (p *Process) onCancel() {
+	if p.cancelled = nil; p.end.Lost || p.end.Broken {
 		return
 	}
-	p.end.Enough = true
-	p.stop(p.KillAfter, context.Cause(p.Enough).Error())
+	p.end.Cancelled = true
+	p.stop(p.KillAfter, context.Cause(p.Cancel).Error())
 }
 
 // stop sends Signal to all processes of the command and schedules the kill. why begins the message
@@ -150,7 +150,7 @@ func (p *Process) stop(wait time.Duration, why string) {
 	}
 	p.order(order{Signal: p.Signal, All: true})
 	p.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
-	p.watchdog.insist(wait / 2)                     // the rest is for the kill by this process, on a busy machine
+	p.watchdog.startTimeout(wait / 2)               // the rest is for the kill by this process, on a busy machine
 	p.kill = time.After(wait)
 	to := "the command"
 	if p.ended {
@@ -193,11 +193,11 @@ func (p *Process) replace() {
 func (p *Process) killAll() {
 	p.killed = true
 	p.order(order{Kill: true})
-	limit := obeyLimit
+	limit := orderLimit
 	if deadline := p.Lock.Deadline(); !deadline.IsZero() {
 		limit = min(limit, lastMoment(deadline))
 	}
-	p.watchdog.insist(limit)
+	p.watchdog.startTimeout(limit)
 }
 
 // onReport handles a report of the watchdog. ok is false if the watchdog is gone.
@@ -215,8 +215,8 @@ func (p *Process) onReport(r report, ok bool) {
 		p.onEnd(*r.Ended)
 	case r.Left > 0:
 		p.onLeft(r.Left)
-	case r.Obeyed:
-		p.watchdog.obeyed()
+	case r.Done:
+		p.watchdog.acknowledged()
 	case r.Refused != 0:
 		p.onRefusal(r.Refused, r.Denied)
 	case r.Empty:
@@ -272,17 +272,17 @@ func (p *Process) onEvent(ev waited, ok bool) {
 // A debugger of the watchdog keeps it as a zombie, so this process may not be able to reap it.
 func (p *Process) takeOver(why string) {
 	p.reports = nil
-	if p.end.Broken = !p.IgnoreLoss || p.killed || p.end.Capped || p.end.Enough; p.end.Broken {
+	if p.end.Broken = !p.IgnoreLoss || p.killed || p.end.Capped || p.end.Cancelled; p.end.Broken {
 		p.own.kill(killLimit)
 		if p.pid != 0 {
 			p.Say("%s; killing the command", why)
 		}
 	} else {
-		for _, o := range p.watchdog.owed {
+		for _, o := range p.watchdog.pending {
 			p.order(o)
 		}
 	}
-	p.watchdog.trust()
+	p.watchdog.stopTimeout()
 	var lost <-chan struct{}
 	if !p.end.Lost {
 		lost = p.Lock.Context().Done()
@@ -307,10 +307,10 @@ func (p *Process) takeOver(why string) {
 		case <-lost:
 			lost, p.end.Lost = nil, true
 			p.leaveLater()
-		case <-p.most:
-			p.onMost()
-		case <-p.unwanted:
-			p.onEnough()
+		case <-p.maxOver:
+			p.onMax()
+		case <-p.cancelled:
+			p.onCancel()
 		case <-p.kill:
 			p.kill = nil
 			p.killAll()
@@ -347,11 +347,11 @@ func (p *Process) watchdogGone() bool {
 // awaitStatus waits for the status of a command that has become our child and has ended. There is
 // none if the watchdog had reaped the command.
 func (p *Process) awaitStatus() {
-	for enough := time.After(KillReserve); p.pid != 0 && !p.ended; {
+	for timeout := time.After(KillReserve); p.pid != 0 && !p.ended; {
 		select {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
-		case <-enough:
+		case <-timeout:
 			return
 		}
 	}
@@ -390,7 +390,7 @@ func (p *Process) onSignal(sig os.Signal) {
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
 	p.endLeft()
 	if sig == unix.SIGTERM || sig == unix.SIGINT { // others may ask for something else, such as a reload
-		p.watchdog.insist(obeyLimit)
+		p.watchdog.startTimeout(orderLimit)
 	}
 }
 
@@ -457,16 +457,16 @@ func (p *Process) Close() {
 	if p.stuck() {
 		return // the watchdog keeps trying
 	}
-	enough, killed := time.After(patience), false
+	timeout, killed := time.After(patience), false
 	for !p.reaped {
 		select {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
-		case <-enough:
+		case <-timeout:
 			if p.watchdog.kill(); killed {
 				return
 			}
-			killed, enough = true, time.After(patience)
+			killed, timeout = true, time.After(patience)
 		}
 	}
 }
