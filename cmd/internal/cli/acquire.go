@@ -64,7 +64,7 @@ fencelock release "$FENCELOCK_HANDLE"`,
 		RunE: func(*cobra.Command, []string) error {
 			switch os.Getenv(keeperVariable) {
 			case "":
-				return c.hire(a)
+				return c.startKeeper(a)
 			case guardOfKeeper:
 				return c.guard()
 			}
@@ -112,8 +112,8 @@ const (
 // keeperLink is the file descriptor on which a keeper reports its lock.
 const keeperLink = 3
 
-// kept is what acquire --json prints, and what a keeper reports. docs/cli-json.md documents it.
-type kept struct {
+// acquireView is what acquire --json prints, and what a keeper reports. docs/cli-json.md documents it.
+type acquireView struct {
 	Name   string `json:"name"`
 	Token  int64  `json:"token"`
 	Owner  string `json:"owner"`
@@ -136,8 +136,8 @@ func withoutURL(args []string, url string) (rest []string) {
 	return rest
 }
 
-// hire starts the keeper, waits for its report and prints it.
-func (c *acquireCmd) hire(a *App) error {
+// startKeeper starts the keeper, waits for its report and prints it.
+func (c *acquireCmd) startKeeper(a *App) error {
 	self, err := supervise.OwnProgram()
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (c *acquireCmd) hire(a *App) error {
 		}
 		passed <- last
 	}()
-	var k kept
+	var k acquireView
 	if json.NewDecoder(bufio.NewReader(report)).Decode(&k) != nil {
 		_ = cmd.Wait() // it has said why there is no lock
 		return c.exitOf(cmd.ProcessState)
@@ -208,7 +208,7 @@ func (c *acquireCmd) exitOf(state *os.ProcessState) error {
 }
 
 // text is what acquire prints without --json.
-func (c *acquireCmd) text(k kept) string {
+func (c *acquireCmd) text(k acquireView) string {
 	if !c.Exports {
 		return fmt.Sprintf("%d %s\n", k.Token, k.Handle)
 	}
@@ -253,9 +253,9 @@ func (c *acquireCmd) grace() time.Duration {
 }
 
 // watch returns the process of --with-pid. With --detach it never ends.
-func (c *acquireCmd) watch() (*neighbour, error) {
+func (c *acquireCmd) watch() (*otherProcess, error) {
 	if c.Detach {
-		return &neighbour{}, nil
+		return &otherProcess{}, nil
 	}
 	return watchProcess(c.WithPID)
 }

@@ -29,12 +29,12 @@ type App struct {
 
 // Say prints a message for people on stderr.
 func (a *App) Say(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, "fencelock: %s\n", spoken(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.Stderr, "fencelock: %s\n", redactLine(fmt.Sprintf(format, args...)))
 }
 
-// spoken returns a line of stderr. A password can be in anything that was on the command line, if a
+// redactLine returns a line of stderr. A password can be in anything that was on the command line, if a
 // URL stands where no URL belongs.
-func spoken(text string) string { return termtext.Line(engineurl.Redact(text)) }
+func redactLine(text string) string { return termtext.Line(engineurl.Redact(text)) }
 
 // detail prints a message if --verbose is set.
 func (a *App) detail(format string, args ...any) {
@@ -46,7 +46,7 @@ func (a *App) detail(format string, args ...any) {
 // open returns the engine of the URL and a function that closes it. Its error is a single line
 // without passwords. The exit code is 69 if the server is unreachable, and 78 otherwise.
 func (a *App) open(ctx context.Context) (driver.Engine, func() error, error) {
-	engine, closeEngine, err := engineurl.Open(ctx, a.URL, slog.New(&spokenLog{app: a}))
+	engine, closeEngine, err := engineurl.Open(ctx, a.URL, slog.New(&logPrinter{app: a}))
 	switch {
 	case errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled):
 		return nil, nil, err

@@ -43,9 +43,9 @@ func Main(jobs map[string]crew.Job, verbs ...Verb) {
 	all := demo.Job()
 	maps.Copy(all, jobs)
 	crew.Main(all)
-	speech := newTalk(os.Stderr)
-	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech, verbs...)
-	speech.flush(lastMessage)
+	queue := newStderrQueue(os.Stderr)
+	err := perform(os.Args[1:], os.Stdin, os.Stdout, queue, verbs...)
+	queue.flush(lastMessage)
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.interrupted {
 		dieOfInterrupt()
 	}
@@ -63,7 +63,7 @@ func perform(args []string, stdin io.Reader, stdout, stderr io.Writer, verbs ...
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteC()
 	err = cmp.Or(refuse(cmd, err), a.helpFailed)
-	complain(stderr, err)
+	printError(stderr, err)
 	a.failEval(cmd, args, exitCode(err))
 	return err
 }

@@ -185,7 +185,7 @@ func (c *command) on(a *App, f func(engine driver.Engine, path string) error) er
 	if len(c.Command) > 0 { // the hooks of elect need no command
 		var err error
 		if path, err = supervise.Lookup(c.Command[0]); err != nil {
-			return c.unquoted(err)
+			return c.hintQuotes(err)
 		}
 	}
 	if _, err := supervise.OwnProgram(); err != nil {
@@ -215,8 +215,8 @@ func (c *command) on(a *App, f func(engine driver.Engine, path string) error) er
 // process. The signal is handled, not ignored, so the command does not inherit the setting.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// unquoted adds a hint to the error for a whole command line in quotes.
-func (c *command) unquoted(err error) error {
+// hintQuotes adds a hint to the error for a whole command line in quotes.
+func (c *command) hintQuotes(err error) error {
 	words := c.Command[0]
 	if exitCode(err) != supervise.NotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
 		return err

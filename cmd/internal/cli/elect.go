@@ -138,7 +138,7 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 	a.Say("leading %q, token %d", c.Name, lock.Token())
 	c.health.terms.Add(1)
 	began := time.Now()
-	end := c.rule(a, engine, lock, path, signals)
+	end := c.runTerm(a, engine, lock, path, signals)
 	c.last = signals
 	if end.Lost {
 		c.health.lost.Add(1)
@@ -154,7 +154,7 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 		a.Say("campaigning for %q again", c.Name)
 		return true, nil
 	case end.refused:
-		c.rest(true)
+		c.setPause(true)
 		a.Say("resigning; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
 	case end.Cancelled:
@@ -162,36 +162,36 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 		a.Say("campaigning for %q again", c.Name)
 		return true, nil
 	case end.Capped:
-		c.rest(false)
+		c.setPause(false)
 		a.Say("the term is over; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
 	case !c.Restart:
 		return false, end.err
 	}
-	c.rest(end.err != nil && time.Since(began) < settled)
+	c.setPause(end.err != nil && time.Since(began) < settled)
 	a.Say("the command exited with code %d; campaigning for %q again in %v", exitCode(end.err), c.Name, c.pause)
 	return true, nil
 }
 
-// rule runs the hooks and the command of one term, and releases the lock.
-func (c *electCmd) rule(a *App, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
+// runTerm runs the hooks and the command of one term, and releases the lock.
+func (c *electCmd) runTerm(a *App, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
 	what := c.under(a, lock, path, signals)
 	what.Cancel = resignationOf(c.held)
 	last, err := c.hooks.files(engine, lock)
 	if err != nil {
-		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
+		_ = releaseLock(lock) // nothing runs; if this fails, the lease expires
 		return outcome{End: supervise.End{Lost: errors.Is(err, driver.ErrLost)}, err: err}
 	}
 	lose := func(error) { c.hooks.lose(a, what, lock, last) }
 	if end, ok := c.hooks.acquire(a, engine, what, lock); !ok {
 		lose(nil)
 		if !end.stuck {
-			_ = giveBack(lock) // if this fails, the lease expires
+			_ = releaseLock(lock) // if this fails, the lease expires
 		}
 		return end
 	}
 	if len(c.Command) == 0 {
-		return c.stand(a, lock, what.Cancel, signals, lose)
+		return c.leadWithoutCommand(a, lock, what.Cancel, signals, lose)
 	}
 	return a.hold(engine, lock, what, func() {}, lose)
 }
@@ -223,9 +223,9 @@ const (
 	longestRest  = time.Minute
 )
 
-// rest sets the pause after a command that ended by itself. The pause doubles each time the command
+// setPause sets the pause after a command that ended by itself. The pause doubles each time the command
 // fails at once.
-func (c *electCmd) rest(failed bool) {
+func (c *electCmd) setPause(failed bool) {
 	if !failed {
 		c.fails, c.pause = 0, shortestRest
 		return

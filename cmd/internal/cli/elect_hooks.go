@@ -161,9 +161,9 @@ func (l *lastLock) Deadline() time.Time {
 	return l.lock.Deadline()
 }
 
-// stand leads without a command until the term ends or a signal asks to end. Then it calls over and
-// releases the lock.
-func (c *electCmd) stand(a *App, lock *fencelock.Lock, cancelled context.Context, signals chan os.Signal, over func(error)) outcome {
+// leadWithoutCommand leads until the term ends or a signal asks to end. Then it calls over and releases
+// the lock.
+func (c *electCmd) leadWithoutCommand(a *App, lock *fencelock.Lock, cancelled context.Context, signals chan os.Signal, over func(error)) outcome {
 	end := outcome{begun: true}
 	var maxOver <-chan time.Time
 	if c.MaxRun > 0 {
@@ -186,7 +186,7 @@ func (c *electCmd) stand(a *App, lock *fencelock.Lock, cancelled context.Context
 		}
 	}
 	over(nil)
-	if freed := giveBack(lock); errors.Is(freed, driver.ErrNotHeld) {
+	if freed := releaseLock(lock); errors.Is(freed, driver.ErrNotHeld) {
 		end.Lost = true
 	} else if freed != nil {
 		a.Say("the lock could not be released: %v", freed)

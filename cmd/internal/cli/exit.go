@@ -98,19 +98,19 @@ func exitCode(err error) int {
 	return 1
 }
 
-// complain prints err on one line, and on a second line that starts with "try:" what to do about
+// printError prints err on one line, and on a second line that starts with "try:" what to do about
 // it, if that is known. It prints nothing for an exitError without err.
-func complain(w io.Writer, err error) {
+func printError(w io.Writer, err error) {
 	if exit, ok := errors.AsType[*exitError](err); err == nil || ok && exit.err == nil {
 		return
 	}
 	text, hint, _ := strings.Cut(err.Error(), "\ntry: ")
-	fmt.Fprintf(w, "fencelock: %s\n", spoken(text))
+	fmt.Fprintf(w, "fencelock: %s\n", redactLine(text))
 	if hint == "" {
 		hint = hintFor(err)
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "try: %s\n", spoken(hint))
+		fmt.Fprintf(w, "try: %s\n", redactLine(hint))
 	}
 }
 

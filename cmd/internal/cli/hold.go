@@ -37,7 +37,7 @@ func (a *App) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 	}
 	if err != nil {
 		over(err)
-		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
+		_ = releaseLock(lock) // nothing runs; if this fails, the lease expires
 		capped := exitCode(err) == exitCapped
 		return outcome{End: supervise.End{Lost: errors.Is(err, driver.ErrLost), Capped: capped}, begun: capped, err: err}
 	}
@@ -48,7 +48,7 @@ func (a *App) hold(engine driver.Engine, lock *fencelock.Lock, c supervise.Comma
 		process.Close()
 		return outcome{End: end, stuck: true, begun: true, err: err}
 	}
-	freed := giveBack(lock)
+	freed := releaseLock(lock)
 	process.Close() // after the release, so that waiters need not wait for the watchdog
 	if freed == nil {
 		a.detail("released %q after %v", lock.Name(), time.Since(began).Round(time.Millisecond))
@@ -117,8 +117,8 @@ func filesOf(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, error) {
 	return files, nil
 }
 
-// giveBack releases the lock.
-func giveBack(lock *fencelock.Lock) error { return withinLease(lock, lock.Release) }
+// releaseLock releases the lock.
+func releaseLock(lock *fencelock.Lock) error { return withinLease(lock, lock.Release) }
 
 // withinLease calls f, which has a timeout of its own. If the lock was lost, perhaps because the
 // server is unreachable, it waits for f no longer than until the lease is over.

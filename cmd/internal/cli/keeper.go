@@ -49,7 +49,7 @@ func (c *acquireCmd) keep(a *App) error {
 	}
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
-	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
+	k := acquireView{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
 	if json.NewEncoder(report).Encode(k) == nil {
 		report.Close()
 	}
@@ -58,7 +58,7 @@ func (c *acquireCmd) keep(a *App) error {
 	case <-a.Context.Done():
 		return context.Cause(a.Context)
 	}
-	supervise.Withdraw()
+	supervise.Detach()
 	holding.untilEnd(requests, signals)
 	return nil
 }
@@ -66,7 +66,7 @@ func (c *acquireCmd) keep(a *App) error {
 // wanted returns a context that ends, with an exitError as the cause, when nobody needs the lock:
 // the process that started the keeper has ended without printing the handle, or the process of
 // --with-pid has ended. printed is closed when the handle was printed.
-func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watched *neighbour) context.Context {
+func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watched *otherProcess) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	go func() { // ends with the process that started this one, or after its answer
 		if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
@@ -98,7 +98,7 @@ type keeper struct {
 	locker  *fencelock.Locker
 	lock    *fencelock.Lock
 	until   time.Time // end of the maximum hold
-	watched *neighbour
+	watched *otherProcess
 	helper  *pipe.Guard // nil with --detach
 }
 
@@ -194,5 +194,5 @@ func (k *keeper) releasedElsewhere() bool {
 		return strings.Contains(loss.Reason.Error(), releaseReason)
 	}
 	// If the lock is gone and the reason did not arrive, the server can be asked.
-	return errors.Is(loss.Reason, driver.ErrNotHeld) && announced(k.locker, k.lock.Owner())
+	return errors.Is(loss.Reason, driver.ErrNotHeld) && releaseRecorded(k.locker, k.lock.Owner())
 }

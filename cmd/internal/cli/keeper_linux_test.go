@@ -26,7 +26,7 @@ func (h host) elsewhere(url string, args ...string) *exec.Cmd {
 }
 
 // acquired runs acquire with more flags and returns what it prints.
-func (h host) acquired(t *testing.T, url string, args ...string) (k kept) {
+func (h host) acquired(t *testing.T, url string, args ...string) (k acquireView) {
 	t.Helper()
 	out, err := h.in(url, append([]string{"acquire", "--max-hold", "10m", "--json"}, args...)...).Output()
 	must(t, err)
@@ -91,7 +91,7 @@ func TestLostReleaseMessage(t *testing.T) {
 		if recorded {
 			a := &App{Context: t.Context(), URL: url}
 			must(t, a.within(a.Context, func(engine driver.Engine) error {
-				announce(a.Context, fencelock.New(engine, nil), k.Owner)
+				recordRelease(a.Context, fencelock.New(engine, nil), k.Owner)
 				return nil
 			}))
 		}
@@ -116,7 +116,7 @@ func TestReleaseElsewhereLeavesARecord(t *testing.T) {
 	must(t, (&releaseCmd{handle{k.Handle}}).releaseElsewhere(a))
 	eventually(t, "the keeper ends", func() bool { return !running(k.PID) })
 	must(t, a.within(a.Context, func(engine driver.Engine) error {
-		if !announced(fencelock.New(engine, nil), k.Owner) {
+		if !releaseRecorded(fencelock.New(engine, nil), k.Owner) {
 			t.Error("there is no record")
 		}
 		return nil

@@ -104,9 +104,9 @@ func (k *keeper) renew(ms string, stopping bool) string {
 	return answerLost
 }
 
-// learnMaxima replaces the maximum holds of keepers on this host by the present ones, which renew
+// refreshMaxHolds replaces the maximum holds of keepers on this host by the present ones, which renew
 // may have changed. Elsewhere lists show the maximum of the acquisition.
-func learnMaxima(list []fencelock.Status) {
+func refreshMaxHolds(list []fencelock.Status) {
 	host, err := os.Hostname()
 	if err != nil {
 		return

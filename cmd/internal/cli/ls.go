@@ -72,7 +72,7 @@ func (c *lsCmd) Run(a *App) error {
 		return c.watch(a)
 	}
 	list, err := ask(a, c.list)
-	learnMaxima(list)
+	refreshMaxHolds(list)
 	if len(list) == 0 && err == nil {
 		a.detail("no lock is held or waited for")
 	}

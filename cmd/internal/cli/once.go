@@ -228,7 +228,7 @@ func (c *onceCmd) perform(a *App, engine driver.Engine, run *idempotent.Run, wha
 	if end.Lost || end.Broken || end.Asked && code != 0 {
 		err := stuck
 		if stuck == nil {
-			err = a.verdict(end, giveBack(run.Lock()))
+			err = a.verdict(end, releaseLock(run.Lock()))
 		}
 		ctx, cancel := context.WithTimeout(ctx, lastMessage)
 		defer cancel()

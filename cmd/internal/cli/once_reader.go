@@ -26,7 +26,7 @@ func newReaders(a *App) [2]reader {
 	return [2]reader{{"stdout", asyncwriter.New(a.stdout)}, {"stderr", asyncwriter.New(unqueued(a.Stderr))}}
 }
 
-// unqueued returns the file behind w, since the queue of talk may discard messages.
+// unqueued returns the file behind w, since the stderrQueue may discard messages.
 func unqueued(w io.Writer) io.Writer {
 	if f := fileOf(w); f != nil {
 		return f

@@ -57,14 +57,14 @@ func (c *pipeCmd) Run(a *App) error {
 	parent := supervise.Ended(os.Getppid())
 	engine, closeEngine, err := a.open(a.Context)
 	if err != nil {
-		_, _ = a.stdout.Write(pipe.Failed(err, spoken))
+		_, _ = a.stdout.Write(pipe.Failed(err, redactLine))
 		return err
 	}
 	guard, err := guardFor(engine)
 	if err == nil {
 		pipe.Serve(a.Context, pipe.Config{
 			Engine: engine, Version: thisBuild().Version, In: a.stdin, Out: a.stdout, Parent: parent, Guard: guard,
-			Redact: spoken, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf,
+			Redact: redactLine, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf,
 			Rates: sync.OnceValues(func() (driver.RateLimiter, error) { return ratesOf(engine) }),
 		})
 	}

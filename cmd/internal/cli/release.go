@@ -64,7 +64,7 @@ func (c *releaseCmd) releaseElsewhere(a *App) error {
 	owner, name := c.parts()
 	err := a.with(func(ctx context.Context, engine driver.Engine) error {
 		locker := fencelock.New(engine, nil)
-		announce(ctx, locker, owner)
+		recordRelease(ctx, locker, owner)
 		_, err := locker.BreakOwner(ctx, name, owner, releaseReason)
 		return err
 	})
@@ -84,9 +84,9 @@ const (
 // recordOf returns the key of the record about an acquisition.
 func recordOf(owner string) string { return "fencelock:released:" + owner }
 
-// announce writes the record, if the engine has records. If it fails, the keeper may take the
+// recordRelease writes the record, if the engine has records. If it fails, the keeper may take the
 // release for a loss.
-func announce(ctx context.Context, locker *fencelock.Locker, owner string) {
+func recordRelease(ctx context.Context, locker *fencelock.Locker, owner string) {
 	records, err := locker.Records()
 	if err != nil {
 		return
@@ -96,8 +96,8 @@ func announce(ctx context.Context, locker *fencelock.Locker, owner string) {
 	_, _ = records.Swap(ctx, recordOf(owner), []byte(releaseReason), "", recordLife)
 }
 
-// announced reports whether there is a record of the release.
-func announced(locker *fencelock.Locker, owner string) bool {
+// releaseRecorded reports whether there is a record of the release.
+func releaseRecorded(locker *fencelock.Locker, owner string) bool {
 	records, err := locker.Records()
 	if err != nil {
 		return false

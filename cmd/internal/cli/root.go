@@ -47,7 +47,7 @@ fencelock ls                             who holds what`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case version:
-				return versionCmd{}.Run(a)
+				return a.printVersion()
 			case cmd.Flags().NFlag() == 0:
 				_, _ = io.WriteString(a.Stderr, helpPage(cmd))
 				return exitWith(ExitUsage)

@@ -208,7 +208,7 @@ func (c *runCmd) taker(a *App, engine driver.Engine, locker *fencelock.Locker) f
 	if c.Tick == 0 {
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
-	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&spokenLog{app: a})})
+	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&logPrinter{app: a})})
 	return c.tick.taker(job, c.Tick, cron.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait.limit})
 }
 

@@ -209,7 +209,7 @@ func leader() {
 	}
 	check(c.check())
 	err = c.lead(&App{Context: context.Background(), Stderr: os.Stderr}, tellsRelease{engine}, path)
-	complain(os.Stderr, err)
+	printError(os.Stderr, err)
 	os.Exit(exitCode(err))
 }
 

@@ -44,7 +44,7 @@ func (a *App) status(name string) (fencelock.Status, error) {
 	status, err := ask(a, func(ctx context.Context, engine driver.Engine) (fencelock.Status, error) {
 		return fencelock.New(engine, nil).Status(ctx, name)
 	})
-	learnMaxima([]fencelock.Status{status})
+	refreshMaxHolds([]fencelock.Status{status})
 	return status, err
 }
 

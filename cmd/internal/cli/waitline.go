@@ -56,12 +56,12 @@ func (l *waitLine) update(info driver.WaitInfo) {
 	l.mu.Unlock()
 	l.app.detail("%s", l.text(info))
 	if !l.live {
-		l.complain()
+		l.reportTrouble()
 	}
 }
 
-// complain reports once that the engine grants nothing, some time after the start of the wait.
-func (l *waitLine) complain() {
+// reportTrouble reports once that the engine grants nothing, some time after the start of the wait.
+func (l *waitLine) reportTrouble() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.shown && !l.app.verbose && trouble(l.info) != "" && time.Since(l.began) > troubled {
@@ -103,7 +103,7 @@ func (l *waitLine) show() {
 	debug.FreeOSMemory() // the start needed more memory than the wait, which may last for hours
 	if !l.live {
 		if l.lasts(troubled - patience) {
-			l.complain()
+			l.reportTrouble()
 			l.report()
 		}
 		return

@@ -53,12 +53,12 @@ func parseBucket(u *url.URL, service, what string, known ...string) (*bucketTarg
 const bucketPatience = 15 * time.Second
 
 // open reads an object once, checks the store if nobody has done so, and returns the engine of the URL.
-func (parse bucketParser) open(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func (parse bucketParser) open(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	t, err := parse(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	throughHTTP(t.transport, m.dial)
+	throughHTTP(t.transport, o.dial)
 	records := t.records()
 	engine := &bucketEngine{recordlock.New(records, &recordlock.Config{Name: u.Scheme}), records, t.slow}
 	end := func() error { return closeBoth(engine.Close, t.transport.CloseIdleConnections) }

@@ -25,17 +25,17 @@ type dynamoTarget struct {
 }
 
 // openDynamo checks the table, creates it if there is none, and returns the engine of the URL.
-func openDynamo(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openDynamo(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	t, err := parseDynamo(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	throughHTTP(t.transport, m.dial)
+	throughHTTP(t.transport, o.dial)
 	records := dynamorecords.New(t.table, &t.config)
 	engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
 	end := func() error { return closeBoth(engine.Close, t.transport.CloseIdleConnections) }
 	missing := func(err error) bool { return errors.Is(err, dynamorecords.ErrNoTable) }
-	if err := greet(ctx, dynamoPatience, records, missing, func(err error) error {
+	if err := firstRequest(ctx, dynamoPatience, records, missing, func(err error) error {
 		return explain(err, nil, "", "check the table, region= and endpoint= in FENCELOCK_URL, and the login")
 	}); err != nil {
 		return nil, nil, errors.Join(err, end())

@@ -32,7 +32,7 @@ type scheme struct {
 	form string // what its URLs look like; it begins with the name and a colon
 	// open opens the engine of a URL, and returns what closes it. An error is a *HintError, or means
 	// that the URL does not have the form. It is nil if this program has no client for the engine.
-	open func(context.Context, *url.URL, means) (driver.Engine, func() error, error)
+	open func(context.Context, *url.URL, options) (driver.Engine, func() error, error)
 	// part returns the part of a URL that a prefix names, for schemes that were added. See partsOf.
 	part func(u *url.URL, prefix string) (*Part, error)
 }
@@ -92,22 +92,22 @@ func SQL(raw string) (string, bool) {
 //
 // The engine logs to log, if that is not nil.
 func Open(ctx context.Context, raw string, log *slog.Logger) (engine driver.Engine, closeEngine func() error, err error) {
-	return open(ctx, raw, means{log: log})
+	return open(ctx, raw, options{log: log})
 }
 
 // OpenThrough is [Open] with connections made by dial, and without a log. Unix sockets have no
 // address and are not affected.
 func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.Engine, closeEngine func() error, err error) {
-	return open(ctx, raw, means{dial: dial})
+	return open(ctx, raw, options{dial: dial})
 }
 
-// means are what an engine uses of the program.
-type means struct {
+// options are what an engine uses of the program.
+type options struct {
 	dial dialer       // nil means that of the client
 	log  *slog.Logger // nil means none
 }
 
-func open(ctx context.Context, raw string, m means) (engine driver.Engine, closeEngine func() error, err error) {
+func open(ctx context.Context, raw string, o options) (engine driver.Engine, closeEngine func() error, err error) {
 	given := raw
 	raw = strings.TrimSpace(raw) // a secret from a file often ends with a newline
 	if given != "" && raw == "" {
@@ -146,7 +146,7 @@ func open(ctx context.Context, raw string, m means) (engine driver.Engine, close
 	case s.open == nil:
 		return nil, nil, &HintError{Err: fmt.Errorf("%s: this program has no client for it, fencelock-all has", u.Scheme), Hint: InstallAll}
 	}
-	engine, closeEngine, err = s.open(ctx, u, m)
+	engine, closeEngine, err = s.open(ctx, u, o)
 	if _, explained := errors.AsType[*HintError](err); err != nil && !explained && ctx.Err() == nil {
 		err = &HintError{Err: fmt.Errorf("%s: %w", u.Scheme, err), Hint: s.form + "; write special characters of a password as %XX"}
 	}

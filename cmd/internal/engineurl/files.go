@@ -38,7 +38,7 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 const breakWait = 20 * time.Second
 
 // openFile opens the engine of a directory. The first lock creates the directory.
-func openFile(_ context.Context, u *url.URL, _ means) (driver.Engine, func() error, error) {
+func openFile(_ context.Context, u *url.URL, _ options) (driver.Engine, func() error, error) {
 	switch {
 	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
 		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
@@ -58,7 +58,7 @@ func openFile(_ context.Context, u *url.URL, _ means) (driver.Engine, func() err
 }
 
 // openMemory opens an engine that excludes no other process.
-func openMemory(_ context.Context, u *url.URL, _ means) (driver.Engine, func() error, error) {
+func openMemory(_ context.Context, u *url.URL, _ options) (driver.Engine, func() error, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
 		return nil, nil, errors.New("write nothing after the colon")
 	}

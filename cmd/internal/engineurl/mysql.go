@@ -37,13 +37,13 @@ type mysqlTarget struct {
 }
 
 // openMySQL connects once, creates the table if there is none, and returns the engine of the URL.
-func openMySQL(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openMySQL(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	target, err := parseMySQL(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.dial != nil {
-		target.client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return m.dial(ctx, addr) }
+	if o.dial != nil {
+		target.client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return o.dial(ctx, addr) }
 	}
 	connector, err := mysql.NewConnector(target.client)
 	if err != nil {
@@ -103,7 +103,7 @@ func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) 
 		server, ok := errors.AsType[*mysql.MySQLError](err)
 		return ok && server.Number == noSuchTable
 	}
-	return greet(ctx, t.limit, records, missing, func(err error) error { return explain(err, t.secrets, "", tableRights) })
+	return firstRequest(ctx, t.limit, records, missing, func(err error) error { return explain(err, t.secrets, "", tableRights) })
 }
 
 // tableRights is the hint for a server that refuses a user of a table.

@@ -30,12 +30,12 @@ type redlockTarget struct {
 
 // openRedlock opens the engine of a URL. The engine connects to each server on first use, since
 // some servers may be down and a majority is enough.
-func openRedlock(_ context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openRedlock(_ context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	target, err := parseRedlock(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	target.through(m.dial)
+	target.through(o.dial)
 	var conns []redlock.Node
 	var lazies []*redlock.Lazy
 	for _, addr := range target.engine.Nodes {

@@ -34,14 +34,14 @@ type rowsTarget struct {
 }
 
 // openRows connects once, creates the table if there is none, and returns the engine of the URL.
-func openRows(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openRows(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	t, err := parseRows(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	m.postgres(&t.pool.ConnConfig.Config)
+	o.postgres(&t.pool.ConnConfig.Config)
 	if t.direct != nil {
-		m.postgres(t.direct)
+		o.postgres(t.direct)
 	}
 	pgrecords.NoCancel(t.pool)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool) // the pool outlives ctx
@@ -103,7 +103,7 @@ func parseRows(u *url.URL) (*rowsTarget, error) {
 // prepare connects once. It creates the table, and the trigger of listen=, if there is none.
 func (t *rowsTarget) prepare(ctx context.Context, records Records) error {
 	missing := func(err error) bool { return noTable(err) || err == nil && t.direct != nil }
-	return greet(ctx, t.limit, records, missing, func(err error) error {
+	return firstRequest(ctx, t.limit, records, missing, func(err error) error {
 		kind := driver.ErrUnavailable
 		if errors.Is(err, driver.ErrConfig) {
 			kind = driver.ErrConfig

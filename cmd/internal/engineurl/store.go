@@ -48,12 +48,12 @@ const InstallAll = "go install github.com/fencelock/fencelock/cmd/fencelock-all@
 func AddStore(scheme string, open OpenStore) {
 	added := schemeOf(scheme)
 	added.part = func(u *url.URL, prefix string) (*Part, error) { return storePart(u, open, prefix) }
-	added.open = func(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+	added.open = func(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 		s, err := parseStore(u)
 		if err != nil {
 			return nil, nil, err
 		}
-		s.Dial = m.dial
+		s.Dial = o.dial
 		records, closeStore, err := s.prepare(ctx, open)
 		if err != nil {
 			return nil, nil, err
@@ -73,7 +73,7 @@ func (s Store) prepare(ctx context.Context, open OpenStore) (records Records, cl
 		return nil, nil, s.explain(err, hide)
 	}
 	missing := func(err error) bool { return errors.Is(err, driver.ErrConfig) }
-	if err := greet(ctx, greetLimit, records, missing, func(err error) error { return s.explain(err, hide) }); err != nil {
+	if err := firstRequest(ctx, greetLimit, records, missing, func(err error) error { return s.explain(err, hide) }); err != nil {
 		closeStore()
 		return nil, nil, err
 	}
@@ -107,10 +107,10 @@ func parseStore(u *url.URL) (s Store, err error) {
 // greetLimit is how long the first request may take.
 const greetLimit = 4 * time.Second
 
-// greet makes the first request to records, so that an error is reported before a request waits and
+// firstRequest makes the first request to records, so that an error is reported before a request waits and
 // retries. If missing says so of its result, it creates what the records need. It returns what explained
 // makes of an error, unless ctx has ended.
-func greet(ctx context.Context, limit time.Duration, records Records, missing func(error) bool, explained func(error) error) error {
+func firstRequest(ctx context.Context, limit time.Duration, records Records, missing func(error) bool, explained func(error) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := records.Get(limited, "fencelock")

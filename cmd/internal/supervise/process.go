@@ -103,7 +103,7 @@ type Process struct {
 
 	watchdog watchdog
 	reports  <-chan report // nil after the last report
-	events   <-chan waited // nil once no child is left
+	events   <-chan change // nil once no child is left
 	done     chan struct{} // closed by Close
 	own      tree          // used to kill the command if the watchdog is killed
 	seen     map[int]bool  // our children at the last tick; see onTick
@@ -159,7 +159,7 @@ var errNotReady = errors.New("lock-watchdog was killed before it had started the
 
 // startOnce does the work of Start with one watchdog.
 func startOnce(c Command) (*Process, error) {
-	p := &Process{Command: c, done: make(chan struct{}), own: tree{spare: set(ownChildren())}}
+	p := &Process{Command: c, done: make(chan struct{}), own: tree{foreign: set(ownChildren())}}
 	if err := c.Lock.Err(); err != nil {
 		return nil, err
 	}

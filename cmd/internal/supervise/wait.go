@@ -251,7 +251,7 @@ func (p *Process) onRefusal(sig unix.Signal, denied int) {
 
 // onEvent handles a change of one of our children: the watchdog, or the command after the watchdog
 // is gone.
-func (p *Process) onEvent(ev waited, ok bool) {
+func (p *Process) onEvent(ev change, ok bool) {
 	switch {
 	case !ok:
 		p.events, p.reaped = nil, true
@@ -429,19 +429,19 @@ func (p *Process) onTick() {
 	if !p.IgnoreLoss && !p.end.Lost { // after a loss the deadline does not change
 		p.watchdog.inform(p.Lock.Deadline())
 	}
-	if len(p.own.spare) == 0 && os.Getpid() != 1 {
+	if len(p.own.foreign) == 0 && os.Getpid() != 1 {
 		return
 	}
 	now := set(ownChildren())
 	delete(now, p.watchdog.pid)
 	for pid := range p.seen {
 		if now[pid] {
-			p.own.spare[pid] = true
+			p.own.foreign[pid] = true
 		}
 	}
-	for pid := range p.own.spare {
+	for pid := range p.own.foreign {
 		if !now[pid] {
-			delete(p.own.spare, pid) // the kernel may reuse its number
+			delete(p.own.foreign, pid) // the kernel may reuse its number
 		}
 	}
 	p.seen = now

@@ -34,7 +34,7 @@ const orderLimit = 5 * time.Second
 // signals to our group do not reach it. It stays in our session, so that the command has a
 // terminal. It inherits the files of lock, whose descriptors are returned. The files of standard are
 // its stdin, stdout and stderr; nil means those of this process.
-func startWatchdog(standard [3]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
+func startWatchdog(standard [3]*os.File, lock []*os.File) (w watchdog, events <-chan change, fds []int, err error) {
 	self, err := OwnProgram()
 	if err != nil {
 		return w, nil, nil, err
