@@ -20,8 +20,8 @@ func Forwarded() chan os.Signal {
 	signals := make(chan os.Signal, 32)
 	Notify(signals, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGALRM, unix.SIGVTALRM, unix.SIGIO)
 	if runtime.GOOS == "linux" { // a power supply; real-time signals that a Go program can receive, since RTMIN+3 stops some containers
-		const power, first, last = 30, 35, 64
-		Notify(signals, unix.Signal(power))
+		Notify(signals, unix.SignalNum("SIGPWR"))
+		const first, last = 35, 64
 		for n := first; n <= last; n++ {
 			Notify(signals, unix.Signal(n))
 		}
