@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/internal/pipe"
 	"github.com/fencelock/fencelock/cmd/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
 )
@@ -86,14 +87,8 @@ func (a *App) stuck(end supervise.End, lock *fencelock.Lock) error {
 	return Exit(exitLost, fmt.Errorf("lock %q was lost, but processes of the command still run (%d), since they belong to another user\ntry: sudo fencelock run ..., not fencelock run ... sudo", lock.Name(), end.Left))
 }
 
-// inheritor is an engine whose locks are file descriptors that the command inherits, such as
-// filelock.
-type inheritor interface {
-	Inherit(l driver.Lease) ([]*os.File, error)
-}
-
-// begin starts the command. If the lock is a file descriptor, the watchdog and the command inherit
-// it.
+// begin starts the command. If the lock is a file descriptor, as one of filelock, the watchdog and the
+// command inherit it.
 func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (_ *supervise.Process, err error) {
 	if c.Inherit, err = filesOf(engine, lock); err != nil {
 		return nil, err
@@ -103,7 +98,7 @@ func begin(engine driver.Engine, lock *fencelock.Lock, c supervise.Command) (_ *
 
 // filesOf returns duplicates of the file descriptors of a lock, if it has some.
 func filesOf(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, error) {
-	i, ok := engine.(inheritor)
+	i, ok := engine.(pipe.Inheritor)
 	if !ok {
 		return nil, nil
 	}

@@ -111,7 +111,7 @@ func (k *keeper) startGuard(engine driver.Engine) (err error) {
 	if k.Detach {
 		return nil
 	}
-	files, ok := engine.(inheritor)
+	files, ok := engine.(pipe.Inheritor)
 	if !ok {
 		files = noFiles{}
 	}

@@ -83,7 +83,7 @@ func rateOf(text string) (ratelimit.Limit, error) {
 
 // guardFor starts the guard of an engine whose locks are file descriptors.
 func guardFor(engine driver.Engine) (*pipe.Guard, error) {
-	i, ok := engine.(inheritor)
+	i, ok := engine.(pipe.Inheritor)
 	if !ok {
 		return nil, nil
 	}

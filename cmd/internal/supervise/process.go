@@ -173,7 +173,7 @@ func startOnce(c Command) (*Process, error) {
 	foreground := c.Terminal.wanted()
 	own, env := forCommand(c.Env)
 	err = p.begin(start{
-		Path: c.Path, Args: words(c.Args), Env: words(env), Own: own, Foreground: foreground, Lock: lock,
+		Path: []byte(c.Path), Args: joined(c.Args), Env: joined(env), Own: own, Foreground: foreground, Lock: lock,
 		IgnoreLoss: c.IgnoreLoss, IgnoreOrphans: c.IgnoreOrphans,
 	})
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,11 +30,10 @@ type order struct {
 // reported reports whether the watchdog sends report.Done when it has carried out the order.
 func (o order) reported() bool { return o.Signal != 0 || o.Kill }
 
-// start is the command. Its strings are bytes, since JSON cannot represent strings that are not
-// UTF-8.
+// start is the command. Its strings are bytes, since JSON cannot represent strings that are not UTF-8.
 type start struct {
-	Path          string
-	Args, Env     [][]byte
+	Path          []byte
+	Args, Env     []byte   // see joined
 	Own           []string // variables that get the number of the command's process; see service.go
 	Foreground    bool     // give the command the terminal
 	Lock          []int    // descriptors of the lock
@@ -147,20 +147,9 @@ func lines[T any](conn io.Reader, done <-chan struct{}) <-chan T {
 	return ch
 }
 
-// words converts the arguments or the environment of a program to bytes.
-func words(list []string) [][]byte {
-	out := make([][]byte, len(list))
-	for i, s := range list {
-		out[i] = []byte(s)
-	}
-	return out
-}
+// joined joins the arguments or the environment of a program, whose strings have no zero bytes. They are
+// not empty lists.
+func joined(list []string) []byte { return []byte(strings.Join(list, "\x00")) }
 
-// strung is the inverse of words.
-func strung(list [][]byte) []string {
-	out := make([]string, len(list))
-	for i, b := range list {
-		out[i] = string(b)
-	}
-	return out
-}
+// split is the inverse of joined.
+func split(list []byte) []string { return strings.Split(string(list), "\x00") }

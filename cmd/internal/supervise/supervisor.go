@@ -108,7 +108,7 @@ func runWatchdog(conn *os.File) {
 
 // begin starts the command.
 func (s *supervisor) begin() (err error) {
-	attr := &syscall.ProcAttr{Env: strung(s.Env), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := &syscall.ProcAttr{Env: split(s.Env), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if s.Foreground {
 		tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 		if err == nil {
@@ -131,8 +131,8 @@ func (s *supervisor) begin() (err error) {
 	}
 	s.group, s.events, err = children.start(func() (int, error) {
 		pid, _, err := syscall.StartProcess(path, args, attr)
-		if isScript(s.Path, err) {
-			pid, _, err = syscall.StartProcess(shell, byShell(s.Path, strung(s.Args)), attr)
+		if isScript(string(s.Path), err) {
+			pid, _, err = syscall.StartProcess(shell, byShell(string(s.Path), split(s.Args)), attr)
 		}
 		return pid, err
 	})
