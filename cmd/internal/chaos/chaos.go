@@ -5,7 +5,7 @@
 // flushes the servers and steps their clocks. Package history judges what the processes recorded,
 // and every name must be free when all are dead.
 //
-// An [Arena] is the servers of one engine and the workers' ways to them. What happens in it consists
+// An [Arena] is the servers of one engine and the workers' proxies to them. What happens in it consists
 // of rounds. A round follows from its seed, but the processes are not synchronised, so a seed
 // repeats the faults and not every step. [Run] carries out rounds for a time and, after a
 // violation, looks for fewer faults that show it too.
@@ -87,7 +87,7 @@ func (c Config) Mix(list string) ([]string, error) {
 	return faults, nil
 }
 
-// An Arena is the servers of one engine, and the way to them for each worker.
+// An Arena is the servers of one engine, and the proxies in front of them for each worker.
 type Arena struct {
 	Config
 	t       hosttest.TB
@@ -95,9 +95,9 @@ type Arena struct {
 	servers servers
 	ahead   time.Duration // how far the clock of the last server is
 
-	gates []string          // of each worker: where it asks for its ways
-	mu    sync.Mutex        // guards ways
-	ways  [][]*faults.Proxy // of each worker: one for each server
+	resolvers []string          // of each worker: where it asks for its proxies
+	mu        sync.Mutex        // guards proxies
+	proxies   [][]*faults.Proxy // of each worker: one for each server
 
 	floors map[string]int64 // the greatest tokens of earlier rounds, by the names of the locks
 }
@@ -109,7 +109,7 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 	if c.Live == nil {
 		c.Live = &Live{}
 	}
-	a := &Arena{Config: c, t: t, floors: map[string]int64{}, ways: make([][]*faults.Proxy, c.Workers)}
+	a := &Arena{Config: c, t: t, floors: map[string]int64{}, proxies: make([][]*faults.Proxy, c.Workers)}
 	a.kind = c.kind()
 	if c.Own == nil {
 		a.servers = a.kind.start(t)
@@ -118,9 +118,9 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 	a.prepare()
 	for worker := range c.Workers {
 		for _, addr := range a.servers.addrs {
-			a.addWay(worker, addr)
+			a.addProxy(worker, addr)
 		}
-		a.openGate(worker)
+		a.startResolver(worker)
 	}
 	if a.Faults == nil {
 		a.Faults = a.kind.safe

@@ -23,7 +23,7 @@ type member struct {
 func (r *round) launch(worker int) {
 	r.births++
 	j := job{
-		URL: r.Own.URL, Gate: r.gates[worker], TTL: r.TTL, Names: r.Own.Names, Twins: r.Twins, Worker: lane(worker),
+		URL: r.Own.URL, Resolver: r.resolvers[worker], TTL: r.TTL, Names: r.Own.Names, Twins: r.Twins, Worker: lane(worker),
 		Process: fmt.Sprintf("%s-%d", lane(worker), r.births), Dir: r.dir, Seed: r.seed<<16 + r.births, Sabotage: r.Sabotage,
 	}
 	if r.Rate > 0 {

@@ -75,7 +75,7 @@ func (r *round) split(random *rand.Rand) (heal func()) {
 	heals := []func(){r.servers.isolate(m)}
 	for worker := range r.Workers {
 		along := random.IntN(2) == 0
-		for i, p := range r.waysOf(worker, everyServer) {
+		for i, p := range r.proxiesOf(worker, everyServer) {
 			if (i == m) != along {
 				p.Drop(faults.Both)
 				heals = append(heals, func() { p.Drop(0) })

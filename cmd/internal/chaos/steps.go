@@ -60,7 +60,7 @@ func (r *round) begin(f Fault, random *rand.Rand) (undo func()) {
 	case still, full, busy, flush, storm:
 		return r.onServing(f, random)
 	default:
-		return r.onTheWay(f, random)
+		return r.onConnections(f, random)
 	}
 	return nil
 }
@@ -143,21 +143,21 @@ func (r *round) tending(length time.Duration) (all []step) {
 	return all
 }
 
-// onTheWay begins a fault between a worker and its servers, or one of them.
-func (r *round) onTheWay(f Fault, random *rand.Rand) (undo func()) {
+// onConnections begins a fault between a worker and its servers, or one of them.
+func (r *round) onConnections(f Fault, random *rand.Rand) (undo func()) {
 	direction := faults.Direction(1 + random.IntN(3))
 	rate, share, half := 500+random.IntN(5000), random.Float64()/2, random.IntN(2) == 0
 	switch f.What {
 	case cut:
-		return r.eachWay(f, (*faults.Proxy).Reset, nil)
+		return r.eachProxy(f, (*faults.Proxy).Reset, nil)
 	case drop:
-		return r.eachWay(f, func(p *faults.Proxy) { p.Drop(direction) }, func(p *faults.Proxy) { p.Drop(0) })
+		return r.eachProxy(f, func(p *faults.Proxy) { p.Drop(direction) }, func(p *faults.Proxy) { p.Drop(0) })
 	case delay:
-		return r.eachWay(f, func(p *faults.Proxy) { p.Delay(faults.ToClient, f.by) }, func(p *faults.Proxy) { p.Delay(faults.Both, 0) })
+		return r.eachProxy(f, func(p *faults.Proxy) { p.Delay(faults.ToClient, f.by) }, func(p *faults.Proxy) { p.Delay(faults.Both, 0) })
 	case slow:
-		return r.eachWay(f, func(p *faults.Proxy) { p.Slow(direction, rate) }, func(p *faults.Proxy) { p.Slow(faults.Both, 0) })
+		return r.eachProxy(f, func(p *faults.Proxy) { p.Slow(direction, rate) }, func(p *faults.Proxy) { p.Slow(faults.Both, 0) })
 	case lossy:
-		return r.eachWay(f, func(p *faults.Proxy) { p.Lossy(direction, share) }, func(p *faults.Proxy) { p.Lossy(faults.Both, 0) })
+		return r.eachProxy(f, func(p *faults.Proxy) { p.Lossy(direction, share) }, func(p *faults.Proxy) { p.Lossy(faults.Both, 0) })
 	case late:
 		return r.late(f, f.by, half, func(p *faults.Proxy) func() { return p.Late("", f.by) })
 	case twice:
@@ -176,20 +176,20 @@ func (r *round) onTheWay(f Fault, random *rand.Rand) (undo func()) {
 	return link.Resume
 }
 
-// eachWay begins a fault on each way that it concerns.
-func (r *round) eachWay(f Fault, begin, end func(*faults.Proxy)) (undo func()) {
-	for _, p := range r.waysOf(f.worker, f.server) {
+// eachProxy begins a fault on each proxy that it concerns.
+func (r *round) eachProxy(f Fault, begin, end func(*faults.Proxy)) (undo func()) {
+	for _, p := range r.proxiesOf(f.worker, f.server) {
 		begin(p)
 	}
 	if end == nil {
 		return nil
 	}
-	return func() { _ = r.eachWay(f, end, nil) }
+	return func() { _ = r.eachProxy(f, end, nil) }
 }
 
 // links are the connections that a fault concerns.
 func (r *round) links(f Fault) (all []*faults.Link) {
-	for _, p := range r.waysOf(f.worker, f.server) {
+	for _, p := range r.proxiesOf(f.worker, f.server) {
 		all = append(all, p.Links()...)
 	}
 	return all
@@ -199,7 +199,7 @@ func (r *round) links(f Fault) (all []*faults.Link) {
 // connections before.
 func (r *round) late(f Fault, by time.Duration, givesUp bool, add func(*faults.Proxy) (remove func())) (undo func()) {
 	var removes []func()
-	for _, p := range r.waysOf(f.worker, f.server) {
+	for _, p := range r.proxiesOf(f.worker, f.server) {
 		removes = append(removes, add(p))
 	}
 	return func() {

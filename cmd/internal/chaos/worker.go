@@ -52,7 +52,7 @@ func minimumOf(ttl time.Duration) time.Duration { return ttl / 2 }
 // A job is what a worker has to do.
 type job struct {
 	URL      string // of the engine; it may hold a password
-	Gate     string // where it asks for its ways
+	Resolver string // where it asks for its proxies
 	TTL      time.Duration
 	Names    string // what the names of all locks begin with
 	Twins    int    // how many names there are of each kind

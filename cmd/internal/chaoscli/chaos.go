@@ -72,11 +72,11 @@ fencelock-all chaos --url redis://127.0.0.1:6379
 fencelock-all chaos --engine postgres --for 10m --out report
 fencelock-all chaos --engine redis --sabotage owner-check`,
 		Annotations: map[string]string{
-			cli.SabotageRows: cli.Table(broken...),
-			cli.ExitCodes: cli.Table(
-				cli.Row{Word: "70", Meaning: "the run found a violation"},
-				cli.Row{Word: "128+n", Meaning: "signal n ended the run, without a violation so far"},
-			),
+			cli.SabotageRows: cli.Table(broken),
+			cli.ExitCodes: cli.Table([]cli.Row{
+				{Word: "70", Meaning: "the run found a violation"},
+				{Word: "128+n", Meaning: "signal n ended the run, without a violation so far"},
+			}),
 		},
 		Args: cli.Arguments(), PreRunE: cli.Checked(c.check),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,7 +137,7 @@ func (c *chaosCmd) check() error {
 
 // Run tests the engine and prints what came of it.
 func (c *chaosCmd) Run(a *cli.App) error {
-	ctx, stop := cli.EndedBySignals(a.Context())
+	ctx, stop := cli.EndedBySignals(a.Context)
 	defer stop()
 	cli.OutliveReaders() // what begins with the prefix is deleted although nobody reads the output
 	if err := c.tryOut(); err != nil {

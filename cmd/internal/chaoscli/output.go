@@ -23,7 +23,7 @@ const chaosLogEvery = 10 * time.Second
 // the log now and then. The caller must call stop.
 func showChaos(a *cli.App, run *chaos.Live) (stop func()) {
 	const wipe = "\r\x1b[K"
-	live, every, began := cli.Columns(a.Stderr()) > 0, chaosLogEvery, time.Now()
+	live, every, began := cli.Columns(a.Stderr) > 0, chaosLogEvery, time.Now()
 	if live {
 		every = 200 * time.Millisecond
 	}
@@ -37,7 +37,7 @@ func showChaos(a *cli.App, run *chaos.Live) (stop func()) {
 				return
 			}
 			if text := liveText(run, time.Since(began)); live {
-				fmt.Fprint(a.Stderr(), wipe+cli.Cut("fencelock: "+text, cli.Columns(a.Stderr())))
+				fmt.Fprint(a.Stderr, wipe+cli.Cut("fencelock: "+text, cli.Columns(a.Stderr)))
 			} else {
 				a.Say("%s", text)
 			}
@@ -46,7 +46,7 @@ func showChaos(a *cli.App, run *chaos.Live) (stop func()) {
 	return func() {
 		close(done)
 		if over.Wait(); live {
-			fmt.Fprint(a.Stderr(), wipe)
+			fmt.Fprint(a.Stderr, wipe)
 		}
 	}
 }

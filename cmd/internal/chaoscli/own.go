@@ -24,11 +24,11 @@ const (
 
 // onOwn tests the engine of the URL, under a prefix that nothing uses.
 func (c *chaosCmd) onOwn(ctx context.Context, a *cli.App, config chaos.Config) error {
-	if a.URL() == "" {
+	if a.URL == "" {
 		return cli.Misuse(errors.New("chaos: write --engine NAME to start servers, or --url URL to use running ones"), "")
 	}
 	c.Prefix = cmp.Or(c.Prefix, fmt.Sprintf("chaos-%08x:", rand.Uint32()))
-	part, err := engineurl.PartOf(a.URL(), c.Prefix)
+	part, err := engineurl.PartOf(a.URL, c.Prefix)
 	if err != nil {
 		return cli.Exit(cli.ExitConfig, err)
 	}
@@ -44,7 +44,7 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *cli.App, config chaos.Config) e
 	case n > 0:
 		return cli.Exit(cli.ExitUnavailable, fmt.Errorf("the prefix %s is in use: %d keys, rows, objects or files\ntry: another --prefix", c.Prefix, n))
 	}
-	scheme, _, _ := strings.Cut(a.URL(), ":")
+	scheme, _, _ := strings.Cut(a.URL, ":")
 	config.Rate = float64(rate)
 	config.Own = &chaos.Own{Name: scheme, Part: part}
 	a.Say("using only what begins with %s", c.Prefix)
@@ -53,7 +53,7 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *cli.App, config chaos.Config) e
 
 // cleanUp deletes the part and verifies that nothing is left.
 func (c *chaosCmd) cleanUp(a *cli.App, part *engineurl.Part) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context()), ownPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context), ownPatience)
 	defer cancel()
 	switch left, err := part.Clear(ctx); {
 	case err != nil:

@@ -29,7 +29,7 @@ func Verify(a *cli.App) *cobra.Command {
 It uses no engine.`,
 		Example: `fencelock-all verify history.jsonl
 cat host-*/service.log | fencelock-all verify --skew 50ms -`,
-		Annotations: map[string]string{cli.ExitCodes: cli.Table(cli.Row{Word: "70", Meaning: "the specification does not accept the log"})},
+		Annotations: map[string]string{cli.ExitCodes: cli.Table([]cli.Row{{Word: "70", Meaning: "the specification does not accept the log"}})},
 		Args:        cli.Arguments(&file),
 		RunE: func(*cobra.Command, []string) error {
 			h, err := readAny(file, skew)

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -41,7 +40,7 @@ type acquireCmd struct {
 	signal unix.Signal // of Signal; set by check
 }
 
-func newAcquire(a *app) *cobra.Command {
+func newAcquire(a *App) *cobra.Command {
 	c := new(acquireCmd)
 	cmd := &cobra.Command{
 		Use: "acquire [flags] NAME", GroupID: useLocks, Short: "Acquire a lock that outlives this command.",
@@ -53,19 +52,19 @@ vars=$(fencelock acquire -x nightly --max-hold 1h --with-pid $$) || exit
 eval "$vars"
 fencelock release "$FENCELOCK_HANDLE"`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{nameRow}),
-			exitCodes: table([]explained{
+			argumentRows: Table([]Row{nameRow}),
+			ExitCodes: Table([]Row{
 				{"71", "fencelock could not start the keeper"},
 				{"74", "stdout could not be written, and the lock was released"},
 				{"75", "the lock is busy, or the time of -w was over (-E changes this)"},
 				{"128+n", "signal n arrived during the wait"},
 			}),
 		},
-		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
+		Args: Arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error {
 			switch os.Getenv(keeperVariable) {
 			case "":
-				return c.hire(a)
+				return c.startKeeper(a)
 			case guardOfKeeper:
 				return c.guard()
 			}
@@ -78,22 +77,18 @@ fencelock release "$FENCELOCK_HANDLE"`,
 
 func (c *acquireCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.SortFlags = false
-	most(f, &c.MaxHold, "max-hold", "Release the lock after `DURATION`. Required.")
-	offer(cmd, "max-hold", 0, "10m", "1h")
+	atLeast(f, &c.MaxHold, "max-hold", positive, "Release the lock after `DURATION`. Required.")
 	_ = cmd.MarkFlagRequired("max-hold")
-	f.Var(number{&c.WithPID, 1}, "with-pid", "Release the lock when the process with this number ends. In a shell, $$ is the shell.")
-	f.Lookup("with-pid").Usage = strings.Replace(f.Lookup("with-pid").Usage, "the process with this number", "the process `PID`", 1)
+	Number(f, &c.WithPID, "with-pid", 1, "Release the lock when the process `PID` ends. In a shell, $$ is the shell.")
 	f.BoolVar(&c.Detach, "detach", false, "Hold the lock for no process in particular.")
 	f.BoolVarP(&c.Exports, "exports", "x", false, "Print shell commands that set FENCELOCK_NAME, FENCELOCK_TOKEN, FENCELOCK_OWNER and FENCELOCK_HANDLE. If there is no lock, print one that fails with the exit code.")
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
 		"Wait at most `DURATION`, then exit with 75. 0 means -n.",
 		"Exit code if the lock is busy.")
 	c.sharing.flags(f)
-	durationVar(f, &c.TTL, "ttl", "", defaultTTL, "Lease: how long the lock stays taken if the keeper vanishes.")
-	offer(cmd, "ttl", 0, "10s", "30s", "1m")
+	Duration(f, &c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if the keeper vanishes.")
 	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the process of --with-pid.")
-	offer(cmd, "signal", 0, "TERM", "INT", "HUP", "USR1", "USR2", "KILL")
+	Offer(cmd, "signal", "TERM", "INT", "HUP", "USR1", "USR2", "KILL")
 	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
 }
 
@@ -108,7 +103,7 @@ func (c *acquireCmd) check() (err error) {
 	return cmp.Or(driver.CheckName(c.Name), c.ifBusy.check(), c.sharing.check(), checkTTL(c.TTL))
 }
 
-// keeperVariable is set in the environment of a keeper, and is guardOfKeeper in that of its guard.
+// keeperVariable is set in the environment of a keeper, and is guardOfKeeper in that of a guard.
 const (
 	keeperVariable = "FENCELOCK_KEEPER"
 	guardOfKeeper  = "guard"
@@ -117,8 +112,8 @@ const (
 // keeperLink is the file descriptor on which a keeper reports its lock.
 const keeperLink = 3
 
-// kept is what acquire --json prints, and what a keeper reports. docs/cli-json.md documents it.
-type kept struct {
+// acquireView is what acquire --json prints, and what a keeper reports. docs/cli-json.md documents it.
+type acquireView struct {
 	Name   string `json:"name"`
 	Token  int64  `json:"token"`
 	Owner  string `json:"owner"`
@@ -141,34 +136,34 @@ func withoutURL(args []string, url string) (rest []string) {
 	return rest
 }
 
-// hire starts the keeper, waits for its report and prints it.
-func (c *acquireCmd) hire(a *app) error {
+// startKeeper starts the keeper, waits for its report and prints it.
+func (c *acquireCmd) startKeeper(a *App) error {
 	self, err := supervise.OwnProgram()
 	if err != nil {
-		return &exitError{code: exitStart, err: err}
+		return err
 	}
 	report, theirs, err := os.Pipe()
 	if err != nil {
-		return &exitError{code: exitStart, err: err}
+		return Exit(exitStart, err)
 	}
 	defer report.Close()
 	supervise.KeepFiles() // the keeper must not hold what this process inherited, such as the end of a pipe
-	cmd := exec.Command(self, withoutURL(os.Args[1:], a.url)...)
+	cmd := exec.Command(self, withoutURL(os.Args[1:], a.URL)...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), keeperVariable+"=1", urlVariable+"="+a.url), fileOf(a.stderr), []*os.File{theirs}
+	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), keeperVariable+"=1", urlVariable+"="+a.URL), fileOf(a.Stderr), []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	answer, err := cmd.StdinPipe()
 	if err != nil {
-		return &exitError{code: exitStart, err: err}
+		return Exit(exitStart, err)
 	}
-	outliveReaders() // the keeper must learn that nobody has read the handle
+	OutliveReaders() // the keeper must learn that nobody has read the handle
 	signals := make(chan os.Signal, 1)
 	supervise.Notify(signals, supervise.EndSignals...)
 	if err = cmd.Start(); err == nil {
 		err = theirs.Close()
 	}
 	if err != nil {
-		return &exitError{code: exitStart, err: err}
+		return Exit(exitStart, err)
 	}
 	passed := make(chan os.Signal, 1)
 	go func() { // ends when there is a lock, or with the process
@@ -179,7 +174,7 @@ func (c *acquireCmd) hire(a *app) error {
 		}
 		passed <- last
 	}()
-	var k kept
+	var k acquireView
 	if json.NewDecoder(bufio.NewReader(report)).Decode(&k) != nil {
 		_ = cmd.Wait() // it has said why there is no lock
 		return c.exitOf(cmd.ProcessState)
@@ -191,7 +186,7 @@ func (c *acquireCmd) hire(a *app) error {
 		_ = cmd.Wait()
 		return gaveUp(s)
 	}
-	if err := a.print(k, c.text(k)); err != nil {
+	if err := a.Print(k, c.text(k)); err != nil {
 		_ = answer.Close() // nobody knows the handle, so the keeper releases the lock
 		_ = cmd.Wait()
 		return err
@@ -205,7 +200,7 @@ func (c *acquireCmd) exitOf(state *os.ProcessState) error {
 	status := state.Sys().(syscall.WaitStatus)
 	switch {
 	case status.Signaled():
-		return &exitError{code: exitSignal + int(status.Signal()), interrupted: status.Signal() == unix.SIGINT}
+		return endedBySignal(status.Signal())
 	case status.ExitStatus() == 0 && c.Conflict == 0: // busy
 		return nil
 	}
@@ -213,7 +208,7 @@ func (c *acquireCmd) exitOf(state *os.ProcessState) error {
 }
 
 // text is what acquire prints without --json.
-func (c *acquireCmd) text(k kept) string {
+func (c *acquireCmd) text(k acquireView) string {
 	if !c.Exports {
 		return fmt.Sprintf("%d %s\n", k.Token, k.Handle)
 	}
@@ -227,7 +222,7 @@ const handleVariable = "FENCELOCK_HANDLE"
 // output without a look at the exit code would have nothing to do and go on without the lock. It
 // does so if fencelock is missing or is killed, so help and pages show two steps. The words of a
 // wrong command line may not have been parsed.
-func (a *app) failEval(cmd *cobra.Command, words []string, code int) {
+func (a *App) failEval(cmd *cobra.Command, words []string, code int) {
 	exports := cmd.Flags().Lookup("exports")
 	if exports != nil && (exports.Changed || slices.Contains(words, "-x") || slices.Contains(words, "--exports")) && !a.json && code != 0 {
 		fmt.Fprintf(a.stdout, "sh -c 'exit %d'\n", code) // also for fish, which has no subshells
@@ -246,7 +241,7 @@ func (c *acquireCmd) busy(err error) error {
 	if !c.atOnce() {
 		wait = 2 * c.Wait.limit
 	}
-	return &exitError{code: c.Conflict, err: fmt.Errorf("%w\ntry: -w %v, or fencelock status %s", err, wait, termtext.ShellWord(c.Name))}
+	return Exit(c.Conflict, fmt.Errorf("%w\ntry: -w %v, or fencelock status %s", err, wait, termtext.ShellWord(c.Name)))
 }
 
 // grace is how long the process of --with-pid may work after the signal.
@@ -258,9 +253,9 @@ func (c *acquireCmd) grace() time.Duration {
 }
 
 // watch returns the process of --with-pid. With --detach it never ends.
-func (c *acquireCmd) watch() (*neighbour, error) {
+func (c *acquireCmd) watch() (*otherProcess, error) {
 	if c.Detach {
-		return &neighbour{}, nil
+		return &otherProcess{}, nil
 	}
 	return watchProcess(c.WithPID)
 }

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fencelock/fencelock/cmd/internal/supervise"
 )
 
 // evalForms returns the lines with which help and a page acquire a lock in a shell.
@@ -62,7 +64,7 @@ func TestEvalOfAcquire(t *testing.T) {
 				{"works", where + shell, `went on, token [1-9]\d*\n`, 0},
 				{"works", "taken", ``, exitBusy},
 				{"killed", where + shell, ``, 137},
-				{"missing", where + shell, ``, exitNotFound},
+				{"missing", where + shell, ``, supervise.NotFound},
 			} {
 				cmd := exec.Command(path, "-c", form)
 				cmd.Env = append(os.Environ(), "PATH="+h.path(c.dir), "FENCELOCK_URL=file://"+filepath.Join(h.dir, c.locks))

@@ -16,16 +16,16 @@ import (
 
 // The help of arguments that several verbs have.
 var (
-	nameRow    = explained{"NAME", "The name of the lock."}
-	prefixRow  = explained{"PREFIX", "Show only names that start with this."}
-	commandRow = explained{"CMD", "The command and its arguments, after --."}
+	nameRow    = Row{"NAME", "The name of the lock."}
+	prefixRow  = Row{"PREFIX", "Show only names that start with this."}
+	commandRow = Row{"CMD", "The command and its arguments, after --."}
 )
 
 // arguments stores the arguments of a verb. The Use of the verb has a word for each, in brackets if
 // it is optional. Inlined, it would be compiled once for each verb, and the command would be 20 kB larger.
 //
 //go:noinline
-func arguments(into ...*string) cobra.PositionalArgs {
+func Arguments(into ...*string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > len(into) {
 			return &misuse{error: fmt.Errorf("unexpected argument %s", args[len(into)])}
@@ -47,7 +47,7 @@ func arguments(into ...*string) cobra.PositionalArgs {
 func withCommand(cmd *cobra.Command, name *string, command *[]string) {
 	cmd.Flags().SetInterspersed(false)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := arguments(name)(cmd, args[:min(len(args), 1)]); err != nil {
+		if err := Arguments(name)(cmd, args[:min(len(args), 1)]); err != nil {
 			return err
 		}
 		*command = args[1:]
@@ -65,14 +65,14 @@ func withCommand(cmd *cobra.Command, name *string, command *[]string) {
 
 // checkedName returns a PreRunE that checks the name of a lock.
 func checkedName(name *string) func(*cobra.Command, []string) error {
-	return checked(func() error { return driver.CheckName(*name) })
+	return Checked(func() error { return driver.CheckName(*name) })
 }
 
 // checked returns a PreRunE that calls check, for what the parser cannot find. It is not inlined for
 // the same reason as arguments.
 //
 //go:noinline
-func checked(check func() error) func(*cobra.Command, []string) error {
+func Checked(check func() error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := check(); err != nil {
 			return &misuse{error: fmt.Errorf("%s: %w", cmd.Name(), err)}

@@ -19,8 +19,8 @@ import (
 // await acquires a lock. A signal that asks to end ends the wait. After the grant, signals go to
 // the returned channel. If a signal arrives in between, await calls undo, unless it is nil, releases
 // the lock and returns the error of the signal.
-func (a *app) await(take func(context.Context) (*fencelock.Lock, error), undo func(error)) (*fencelock.Lock, chan os.Signal, error) {
-	ctx, stop := endedBySignals(a.ctx)
+func (a *App) await(take func(context.Context) (*fencelock.Lock, error), undo func(error)) (*fencelock.Lock, chan os.Signal, error) {
+	ctx, stop := EndedBySignals(a.Context)
 	defer stop()
 	lock, err := take(ctx)
 	signals := supervise.Forwarded()
@@ -37,10 +37,10 @@ func (a *app) await(take func(context.Context) (*fencelock.Lock, error), undo fu
 	return lock, signals, err
 }
 
-// endedBySignals returns a context that is cancelled by supervise.EndSignals, with an exitError as
+// EndedBySignals returns a context that is cancelled by supervise.EndSignals, with an exitError as
 // the cause. Signals that were ignored at the start stay ignored. The returned function stops the
 // listener; later signals have no effect on the context.
-func endedBySignals(parent context.Context) (context.Context, func()) {
+func EndedBySignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
 	supervise.Notify(signals, supervise.EndSignals...)
@@ -59,10 +59,19 @@ func endedBySignals(parent context.Context) (context.Context, func()) {
 	})
 }
 
-// endedBy returns the error of the signal that cancelled a context of endedBySignals, or nil.
+// endedBy returns the error of the signal that cancelled a context of EndedBySignals, or nil.
 func endedBy(ctx context.Context) error {
 	if ended, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
 		return ended
+	}
+	return nil
+}
+
+// Ended returns the error of the signal that cancelled a context of EndedBySignals, or nil. It prints
+// nothing.
+func Ended(ctx context.Context) error {
+	if e, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
+		return &exitError{code: e.code, interrupted: e.interrupted}
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestSignalInTheInstantOfTheGrant(t *testing.T) {
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, unix.SIGTERM)
 	defer signal.Stop(came)
-	a := &app{ctx: t.Context()}
+	a := &App{Context: t.Context()}
 	locks := fencelock.New(memlock.New(nil), nil)
 	for n := range 200 {
 		lock, signals, err := a.await(func(ctx context.Context) (*fencelock.Lock, error) {
@@ -56,7 +56,7 @@ func TestSignalBeforeTheStartOfATick(t *testing.T) {
 	store := memlock.New(nil)
 	locks := fencelock.New(claimsOnly{store, store, store}, nil)
 	job := cron.New(locks, "x", nil)
-	a, tick := &app{ctx: t.Context()}, time.Now()
+	a, tick := &App{Context: t.Context()}, time.Now()
 	take := cron.Take{Acquire: locks.TryAcquire, AtOnce: true}
 	for n := range 20 {
 		next := make(chan error, 1)

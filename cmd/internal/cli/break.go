@@ -25,27 +25,26 @@ type breakCmd struct {
 
 // newBreak returns the verb break. It requires a reason, and does not ask for confirmation, since
 // scripts use it.
-func newBreak(a *app) *cobra.Command {
+func newBreak(a *App) *cobra.Command {
 	c := new(breakCmd)
 	cmd := &cobra.Command{
-		Use: "break [flags] NAME", GroupID: seeLocks, Short: "Take a lock away from its holders and print a new token.",
+		Use: "break [flags] NAME", GroupID: SeeLocks, Short: "Take a lock away from its holders and print a new token.",
 		Long: `Ends every current acquisition of the name and prints a new fencing token, greater than theirs. Write it to the resource that the lock protects: from then on the resource refuses the writes of old holders. A holder that can be reached is notified at once. Any other holder stops at its deadline. break also ends a minimum hold.
 
 On postgres://, a holder that cannot be reached keeps the lock: break prints the token and exits with 69. With --force, break ends the connection of that holder, and with it all other locks on that connection. It lists them on stderr first.`,
 		Example: `fencelock status nightly
 fencelock break nightly --reason "host db3 is gone"`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{nameRow}),
-			exitCodes: table([]explained{
+			argumentRows: Table([]Row{nameRow}),
+			ExitCodes: Table([]Row{
 				{"1", "nobody holds the name, and it has no minimum hold"},
 				{"74", "the lock is broken, but the token could not be written to stdout; it is on stderr"},
 			}),
 		},
-		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
+		Args: Arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVar(&c.Reason, "reason", "", "`TEXT` that says why. A holder that can be reached reports it.")
 	f.BoolVar(&c.Force, "force", false, "On postgres://, end the connections of holders that do not release the lock.")
 	_ = cmd.MarkFlagRequired("reason")
@@ -61,24 +60,20 @@ func (c *breakCmd) check() error {
 }
 
 // Run breaks the lock and prints the new token.
-func (c *breakCmd) Run(a *app) error {
-	var token int64
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		token, err = c.take(ctx, a, engine)
-		return err
-	})
+func (c *breakCmd) Run(a *App) error {
+	token, err := ask(a, func(ctx context.Context, engine driver.Engine) (int64, error) { return c.take(ctx, a, engine) })
 	switch {
 	case token != 0: // a guard refuses a process that still keeps the lock, since its token is smaller
 		return errors.Join(a.printToken(token, broken{c.Name, token}), err)
 	case errors.Is(err, driver.ErrNotHeld):
-		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is not held\ntry: fencelock ls", termtext.Word(c.Name))}
+		return Exit(exitNotHeld, fmt.Errorf("%s is not held\ntry: fencelock ls", termtext.Word(c.Name)))
 	}
 	return err
 }
 
 // take breaks the lock, by force if that is wanted. A token with an error means that the lock is
 // broken, but that a holder has not released it yet.
-func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int64, error) {
+func (c *breakCmd) take(ctx context.Context, a *App, engine driver.Engine) (int64, error) {
 	f, forceful := engine.(engineurl.Forcer)
 	switch {
 	case c.Force && !forceful:
@@ -95,13 +90,13 @@ func (c *breakCmd) take(ctx context.Context, a *app, engine driver.Engine) (int6
 
 // force reports the other locks on the connection of the holder, which may end too, and breaks the
 // lock.
-func (c *breakCmd) force(ctx context.Context, a *app, f engineurl.Forcer) (int64, error) {
+func (c *breakCmd) force(ctx context.Context, a *App, f engineurl.Forcer) (int64, error) {
 	names, err := f.NamesOnSameSession(ctx, c.Name)
 	if err != nil {
 		return 0, err
 	}
 	for _, name := range names {
-		a.say("if the connection must be ended, this lock on it ends too: %s", termtext.Word(name))
+		a.Say("if the connection must be ended, this lock on it ends too: %s", termtext.Word(name))
 	}
 	return f.BreakByForce(ctx, c.Name, c.Reason)
 }

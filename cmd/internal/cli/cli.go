@@ -12,7 +12,8 @@
 // acquire a lock and run a command under it. command.go has the flags of run, elect and once.
 //
 // Other packages do what does not depend on a verb: engineurl opens the engine of a URL, supervise
-// runs a command and stops it in time, and termtext prepares text for a terminal.
+// runs a command and stops it in time, asyncwriter writes without waiting for the reader, and
+// termtext prepares text for a terminal.
 package cli
 
 import (
@@ -26,10 +27,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/internal/demo"
 	"github.com/fencelock/fencelock/internal/reexec"
 )
+
+// A Verb returns a command, which may keep the App until it runs.
+type Verb func(*App) *cobra.Command
 
 // Main runs the command line of this process and exits with its exit code. A program can have more
 // verbs than those of this package, and jobs for its processes that are this program again.
@@ -37,9 +43,9 @@ func Main(jobs map[string]reexec.Job, verbs ...Verb) {
 	all := demo.Job()
 	maps.Copy(all, jobs)
 	reexec.Main(all)
-	speech := newTalk(os.Stderr)
-	err := perform(os.Args[1:], os.Stdin, os.Stdout, speech, verbs...)
-	speech.flush(lastMessage)
+	queue := newStderrQueue(os.Stderr)
+	err := perform(os.Args[1:], os.Stdin, os.Stdout, queue, verbs...)
+	queue.flush(lastMessage)
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.interrupted {
 		dieOfInterrupt()
 	}
@@ -50,14 +56,14 @@ func Main(jobs map[string]reexec.Job, verbs ...Verb) {
 // maps to the exit code.
 func perform(args []string, stdin io.Reader, stdout, stderr io.Writer, verbs ...Verb) error {
 	traced := fencelock.WithTrace(context.Background(), os.Getenv(traceVariable))
-	a := &app{ctx: traced, stdin: stdin, stdout: dataWriter{stdout}, stderr: stderr}
+	a := &App{Context: traced, stdin: stdin, stdout: dataWriter{stdout}, Stderr: stderr}
 	root := newRoot(a, verbs...)
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteC()
 	err = cmp.Or(refuse(cmd, err), a.helpFailed)
-	complain(stderr, err)
+	printError(stderr, err)
 	a.failEval(cmd, args, exitCode(err))
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelock/fencelock"
@@ -34,7 +33,7 @@ type command struct {
 	Note      string        // shown by ls, status and waiters
 	PassURL   bool          // set FENCELOCK_URL, which may hold a password, for the command
 	Line      string        // for /bin/sh -c, instead of Command
-	Most      time.Duration // how long the command may run; 0 is no maximum
+	MaxRun    time.Duration // how long the command may run; 0 is no maximum
 	After     time.Duration // time that is needed after a loss, when the command has ended
 
 	Name    string
@@ -54,7 +53,7 @@ const (
 )
 
 // commandVariables describes the environment of a command under a lock.
-var commandVariables = table([]explained{
+var commandVariables = Table([]Row{
 	{nameVariable, "the name of the lock"},
 	{tokenVariable, "its fencing token, greater than that of every earlier holder"},
 	{ownerVariable, "the owner id of this acquisition, as fencelock status shows it"},
@@ -68,31 +67,16 @@ const byDefault time.Duration = math.MinInt64
 func (c *command) flags(cmd *cobra.Command) {
 	withCommand(cmd, &c.Name, &c.Command)
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVarP(&c.Line, "command", "c", "", "Run `LINE` with /bin/sh -c instead of CMD.")
-	durationVar(f, &c.TTL, "ttl", "", defaultTTL, "Lease: how long the lock stays taken if its holder vanishes.")
-	offer(cmd, "ttl", 0, "10s", "30s", "1m")
+	Duration(f, &c.TTL, "ttl", defaultTTL, "Lease: how long the lock stays taken if its holder vanishes.")
 	f.StringVar(&c.Signal, "signal", "TERM", "`NAME` of the signal to send to the command if the lock is lost.")
-	offer(cmd, "signal", 0, "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
-	durationVar(f, &c.KillAfter, "kill-after", "k", byDefault,
+	Offer(cmd, "signal", "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
+	c.KillAfter = byDefault
+	f.VarP(duration{&c.KillAfter}, "kill-after", "k",
 		"Time from --signal to SIGKILL; 0 kills at once. At most TTL/2 - 200ms. Default: 5s, or a third of the TTL if that is less.")
 	f.Lookup("kill-after").DefValue = ""
-	offer(cmd, "kill-after", 0, "5s")
 	f.StringVar(&c.Note, "note", "", "`TEXT` that ls, status and waiting processes show.")
 	f.BoolVar(&c.PassURL, "pass-url", false, "Set FENCELOCK_URL, which may hold a password, for the command. Without it, a fencelock in the command uses locks of this host.")
-}
-
-// most adds a flag for a maximum.
-func most(f *pflag.FlagSet, into *time.Duration, name, usage string) {
-	f.Func(name, usage, func(s string) (err error) {
-		if *into, err = parseDuration(s); err != nil {
-			return err
-		}
-		if *into <= 0 {
-			return fmt.Errorf("%s is not more than 0", s) // an empty variable must not remove the maximum
-		}
-		return nil
-	})
 }
 
 // Limits of the durations of a command.
@@ -176,38 +160,38 @@ func checkTTL(ttl time.Duration) error {
 // KillAfter and After plus the time that the kill itself takes. The maximum hold is published with
 // the lock; see withoutMax.
 func (c *command) locker(engine driver.Engine, o fencelock.Options) *fencelock.Locker {
-	o.TTL, o.Note, o.Grace, o.MaxHold = c.TTL, c.Note, c.KillAfter+c.After+supervise.KillReserve, c.Most
+	o.TTL, o.Note, o.Grace, o.MaxHold = c.TTL, c.Note, c.KillAfter+c.After+supervise.KillReserve, c.MaxRun
 	return fencelock.New(engine, nil).With(o)
 }
 
 // under returns the supervised command for one acquisition. It has not started. The watchdog gets
 // new deadlines more often than the lock is renewed, which is every third of the TTL.
-func (c *command) under(a *app, lock *fencelock.Lock, path string, signals chan os.Signal) supervise.Command {
+func (c *command) under(a *App, lock *fencelock.Lock, path string, signals chan os.Signal) supervise.Command {
 	if c.tty == nil {
 		c.tty = supervise.OpenTerminal()
 	}
 	return supervise.Command{
 		Path: path, Args: c.Command, Env: c.environment(a, lock),
-		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter, Most: c.Most,
-		Tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2), Say: a.say,
+		Lock: lock, Signals: signals, Terminal: c.tty, Signal: c.signal, KillAfter: c.KillAfter, MaxRun: c.MaxRun,
+		Tick: min(max(c.TTL/20, 50*time.Millisecond), time.Second/2), Say: a.Say,
 	}
 }
 
 // on finds the command, opens the engine and calls f with both. If the command cannot run, on fails
 // before the wait for a lock.
-func (c *command) on(a *app, f func(engine driver.Engine, path string) error) error {
-	outliveReaders()
+func (c *command) on(a *App, f func(engine driver.Engine, path string) error) error {
+	OutliveReaders()
 	path := ""
 	if len(c.Command) > 0 { // the hooks of elect need no command
 		var err error
 		if path, err = supervise.Lookup(c.Command[0]); err != nil {
-			return c.unquoted(err)
+			return c.hintQuotes(err)
 		}
 	}
-	if err := supervise.Ready(); err != nil {
+	if _, err := supervise.OwnProgram(); err != nil {
 		return err // before the wait
 	}
-	ctx, stop := endedBySignals(a.ctx)
+	ctx, stop := EndedBySignals(a.Context)
 	engine, closeEngine, err := a.open(ctx)
 	stop()
 	if ended := endedBy(ctx); ended != nil {
@@ -221,29 +205,29 @@ func (c *command) on(a *app, f func(engine driver.Engine, path string) error) er
 	}
 	defer func() { _ = closeEngine() }() // the lock has been released by now
 	if engine.Traits().Engine == "memory" {
-		a.say("mem: locks exclude no other process; use file:///path")
+		a.Say("mem: locks exclude no other process; use file:///path")
 	}
 	sayDirectory(a, os.Geteuid(), os.Getenv)
 	return f(engine, path)
 }
 
-// outliveReaders makes a write to a pipe without a reader return an error instead of ending this
+// OutliveReaders makes a write to a pipe without a reader return an error instead of ending this
 // process. The signal is handled, not ignored, so the command does not inherit the setting.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
+func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// unquoted adds a hint to the error for a whole command line in quotes.
-func (c *command) unquoted(err error) error {
+// hintQuotes adds a hint to the error for a whole command line in quotes.
+func (c *command) hintQuotes(err error) error {
 	words := c.Command[0]
-	if exitCode(err) != exitNotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
+	if exitCode(err) != supervise.NotFound || len(c.Command) > 1 || !strings.Contains(words, " ") {
 		return err
 	}
-	return &exitError{code: exitNotFound, err: fmt.Errorf("%w; the name contains a space\ntry: -c %s for a shell line, or -- %s without quotes", err, termtext.ShellQuote(words), words)}
+	return Exit(supervise.NotFound, fmt.Errorf("%w; the name contains a space\ntry: -c %s for a shell line, or -- %s without quotes", err, termtext.ShellQuote(words), words))
 }
 
 // sayDirectory reports which directory is used if there is no URL, since locks in it exclude
 // neither other hosts nor other users.
-func sayDirectory(a *app, uid int, env func(string) string) {
-	if a.url != "" {
+func sayDirectory(a *App, uid int, env func(string) string) {
+	if a.URL != "" {
 		return
 	}
 	if dir, err := engineurl.DefaultDir(uid, env); err == nil {
@@ -251,13 +235,13 @@ func sayDirectory(a *app, uid int, env func(string) string) {
 		if uid == 0 {
 			who = "root"
 		}
-		a.say("using locks of this host, for %s only, in %s; for several hosts set FENCELOCK_URL=redis://..., for several users FENCELOCK_URL=file:///path?group=NAME", who, termtext.Word(dir))
+		a.Say("using locks of this host, for %s only, in %s; for several hosts set FENCELOCK_URL=redis://..., for several users FENCELOCK_URL=file:///path?group=NAME", who, termtext.Word(dir))
 	}
 }
 
 // environment returns the environment of the command: that of this process, and the variables of
 // the lock.
-func (c *command) environment(a *app, lock *fencelock.Lock) []string {
+func (c *command) environment(a *App, lock *fencelock.Lock) []string {
 	return append(a.environment(c.PassURL, nameVariable, tokenVariable, ownerVariable),
 		nameVariable+"="+lock.Name(),
 		fmt.Sprintf("%s=%d", tokenVariable, lock.Token()),
@@ -267,13 +251,13 @@ func (c *command) environment(a *app, lock *fencelock.Lock) []string {
 
 // environment returns the environment of this process without the given variables. It omits the URL
 // unless passURL is set, since the URL may hold a password.
-func (a *app) environment(passURL bool, without ...string) []string {
+func (a *App) environment(passURL bool, without ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return name == urlVariable || slices.Contains(without, name)
 	})
-	if passURL && a.url != "" {
-		env = append(env, urlVariable+"="+a.url)
+	if passURL && a.URL != "" {
+		env = append(env, urlVariable+"="+a.URL)
 	}
 	return env
 }

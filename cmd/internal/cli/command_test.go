@@ -22,7 +22,7 @@ func TestDirectoryOfOneUserIsTold(t *testing.T) {
 		{"file:///srv/locks", 1000, ""},
 	} {
 		var out bytes.Buffer
-		sayDirectory(&app{url: c.url, stderr: &out}, c.uid, env)
+		sayDirectory(&App{URL: c.url, Stderr: &out}, c.uid, env)
 		if got := out.String(); got != c.want {
 			t.Errorf("%q as %d: %q, want %q", c.url, c.uid, got, c.want)
 		}

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"io"
 	"strings"
@@ -16,7 +17,7 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-func newCompletion(a *app) *cobra.Command {
+func newCompletion(a *App) *cobra.Command {
 	var shell string
 	return &cobra.Command{
 		Use: "completion [flags] SHELL", GroupID: moreVerb, Short: "Print a completion script for bash, zsh, fish or powershell.",
@@ -25,8 +26,8 @@ func newCompletion(a *app) *cobra.Command {
 source <(fencelock completion zsh)
 fencelock completion fish | source
 fencelock completion powershell | Out-String | Invoke-Expression`,
-		Annotations: map[string]string{argumentRows: table([]explained{{"SHELL", "bash, zsh, fish or powershell."}})},
-		Args:        arguments(&shell), ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Annotations: map[string]string{argumentRows: Table([]Row{{"SHELL", "bash, zsh, fish or powershell."}})},
+		Args:        Arguments(&shell), ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printScript(cmd, shell, a.stdout) },
 	}
 }
@@ -46,8 +47,12 @@ func printScript(cmd *cobra.Command, shell string, w io.Writer) (err error) {
 	default:
 		return &misuse{error: fmt.Errorf("SHELL: %q is not one of %s", shell, strings.Join(cmd.ValidArgs, ", "))}
 	}
+	if err != nil {
+		return err
+	}
+	own, err := commandScripts.ReadFile("completion/own." + shell)
 	if err == nil {
-		_, err = io.WriteString(w, commandScripts[shell])
+		_, err = w.Write(own)
 	}
 	return err
 }
@@ -55,51 +60,9 @@ func printScript(cmd *cobra.Command, shell string, w io.Writer) (err error) {
 // commandScripts are appended to the scripts of cobra, for two reasons. The scripts of cobra do not
 // complete the words after -- as a command. And they evaluate what was typed, at each tab: a $(...)
 // would be run, and in fish a line after -c too. So a line with such words is not completed.
-var commandScripts = map[string]string{
-	"bash": `
-_fencelock() {
-    local i
-    for ((i = 1; i <= COMP_CWORD; i++)); do
-        [[ ${COMP_WORDS[i]} == *[$'$\x60(']* ]] && return
-        [[ ${COMP_WORDS[i]} == -- ]] && ((i < COMP_CWORD)) && { _command_offset $((i + 1)); return; }
-    done
-    __start_fencelock
-}
-complete -o default -F _fencelock fencelock
-`,
-	"zsh": `
-_fencelock_line() {
-    local i=${words[(ie)--]}
-    [[ ${words[1,i]} == *[$'$\x60(']* ]] && return 1
-    (( i < CURRENT )) || { _fencelock; return; }
-    shift i words
-    (( CURRENT -= i ))
-    _normal
-}
-compdef _fencelock_line fencelock
-`,
-	"fish": `
-function __fencelock_perform_completion
-    set -l words (commandline -opc)
-    set -l typed (commandline -ct)
-    if set -l at (contains -i -- -- $words)
-        complete -C (string join ' ' -- (string escape -- $words[(math $at + 1)..-1]) $typed)
-        echo :4
-        return
-    end
-    set -l flag (string match -r -- '^-.*=' $typed)
-    fencelock __complete $words[2..-1] $typed 2>/dev/null | string replace -r '^(?=[^:])' -- "$flag"
-end
-`,
-	"powershell": `
-Register-ArgumentCompleter -CommandName 'fencelock' -ScriptBlock {
-    param($WordToComplete, $CommandAst, $CursorPosition)
-    if ("$CommandAst" -notmatch '[$(\x60]') {
-        & ${__fencelockCompleterBlock} $WordToComplete $CommandAst $CursorPosition
-    }
-}
-`,
-}
+//
+//go:embed completion
+var commandScripts embed.FS
 
 // completeCommand completes the name before a command by names. The shell completes files after it.
 func completeCommand(names cobra.CompletionFunc) cobra.CompletionFunc {
@@ -117,11 +80,11 @@ const completePatience = 10 * time.Second
 
 // lockNames completes names of locks. A name may be a piece of a script, such as $(reboot), so it
 // offers only names of harmless characters.
-func (a *app) lockNames(_ *cobra.Command, args []string, prefix string) (names []string, _ cobra.ShellCompDirective) {
+func (a *App) lockNames(_ *cobra.Command, args []string, prefix string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, stop := context.WithTimeout(a.ctx, completePatience)
+	ctx, stop := context.WithTimeout(a.Context, completePatience)
 	defer stop()
 	var list []fencelock.Status
 	_ = a.within(ctx, func(engine driver.Engine) (err error) { // completion shows no errors

@@ -15,7 +15,7 @@ func TestDocNamesEveryVerbAndCode(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../fencelock/doc.go")
 	must(t, err)
-	for _, v := range newRoot(new(app)).Commands() {
+	for _, v := range newRoot(new(App)).Commands() {
 		if v.Name() != "version" && !strings.Contains(string(doc), "\n//\tfencelock "+v.Name()) {
 			t.Errorf("the package comment does not contain %s", v.Name())
 		}

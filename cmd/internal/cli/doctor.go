@@ -23,30 +23,24 @@ const doctorPatience = 30 * time.Second
 // leases only.
 type doctorCmd struct{ TTL time.Duration }
 
-func newDoctor(a *app) *cobra.Command {
+func newDoctor(a *App) *cobra.Command {
 	c := new(doctorCmd)
 	cmd := &cobra.Command{
-		Use: "doctor [flags]", GroupID: seeLocks, Short: "Check whether a server is set up correctly for locks.", SuggestFor: []string{"check"},
+		Use: "doctor [flags]", GroupID: SeeLocks, Short: "Check whether a server is set up correctly for locks.", SuggestFor: []string{"check"},
 		Long: `Prints a line for each check: good, unknown (could not be checked), warning (locks promise less in some failures) or broken, and what was observed. For what is not good, two more lines say what it means for locks and what to do. doctor locks only names of its own, which disappear after some seconds.`,
 		Example: `fencelock doctor
 fencelock doctor --ttl 5s --json | jq 'select(.severity != "good")'`,
-		Annotations: map[string]string{exitCodes: table([]explained{{"70", "a check found something broken"}})},
-		Args:        arguments(), PreRunE: checked(func() error { return checkTTL(c.TTL) }),
+		Annotations: map[string]string{ExitCodes: Table([]Row{{"70", "a check found something broken"}})},
+		Args:        Arguments(), PreRunE: Checked(func() error { return checkTTL(c.TTL) }),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	durationVar(cmd.Flags(), &c.TTL, "ttl", "", defaultTTL, "The TTL that your locks have.")
+	Duration(cmd.Flags(), &c.TTL, "ttl", defaultTTL, "The TTL that your locks have.")
 	return cmd
 }
 
 // Run checks the engine and prints the findings.
-func (c *doctorCmd) Run(a *app) error {
-	var findings []driver.Finding
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		limited, cancel := context.WithTimeout(ctx, doctorPatience)
-		defer cancel()
-		findings, err = examine(limited, engine, c.TTL)
-		return err
-	})
+func (c *doctorCmd) Run(a *App) error {
+	findings, err := ask(a, c.examine)
 	if err != nil {
 		return err
 	}
@@ -54,9 +48,11 @@ func (c *doctorCmd) Run(a *app) error {
 }
 
 // examine returns the findings of the engine. Only mem: has no checks.
-func examine(ctx context.Context, engine driver.Engine, ttl time.Duration) ([]driver.Finding, error) {
+func (c *doctorCmd) examine(ctx context.Context, engine driver.Engine) ([]driver.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
 	if inspector, ok := engine.(driver.Inspector); ok {
-		return inspector.Inspect(ctx, ttl)
+		return inspector.Inspect(ctx, c.TTL)
 	}
 	return []driver.Finding{inspect.Found("reach", driver.Warning, "locks live in this process",
 		"nobody outside this process is excluded", "an engine that several processes share, such as --url file:///path")}, nil
@@ -73,7 +69,7 @@ func brokenOf(findings []driver.Finding) error {
 	if broken == 0 {
 		return nil
 	}
-	return &exitError{code: exitBroken, err: fmt.Errorf("%d of %d checks found something broken", broken, len(findings))}
+	return Exit(ExitBroken, fmt.Errorf("%d of %d checks found something broken", broken, len(findings)))
 }
 
 // findingView is driver.Finding as --json prints it. docs/cli-json.md documents it.

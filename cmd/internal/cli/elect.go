@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"os"
 	"os/signal"
@@ -42,7 +41,7 @@ type electCmd struct {
 	fails  int            // terms in a row whose command failed at once
 }
 
-func newElect(a *app) *cobra.Command {
+func newElect(a *App) *cobra.Command {
 	c := new(electCmd)
 	cmd := &cobra.Command{
 		Use: "elect [flags] NAME [-- CMD [ARG]...]", GroupID: useLocks, Short: "Run a command while this process is the leader.", SuggestFor: []string{"leader"},
@@ -62,15 +61,15 @@ fencelock elect --on-acquire 'ip addr add 10.0.0.5/24 dev eth0' \
 fencelock elect --rank 1 billing -- ./billing
 fencelock status billing`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{nameRow, commandRow}),
+			argumentRows: Table([]Row{nameRow, commandRow}),
 			variables:    commandVariables,
-			exitCodes: table([]explained{
+			ExitCodes: Table([]Row{
 				{"", "the exit code of the command, also after INT, TERM or HUP, which are passed to it; or one of these:"},
 				{"128+n", "signal n arrived during the wait, or killed the command"},
 				{"71", "fencelock could not start its watchdog or get another resource"},
 			}),
 		},
-		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
+		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().BoolVar(&c.Restart, "restart", false, "After the command has ended by itself, campaign again, behind the others. Without it, elect ends with the command.")
@@ -78,21 +77,10 @@ fencelock status billing`,
 		c.Health = s
 		return checkAddress(s)
 	})
-	offer(cmd, "health", 0, "127.0.0.1:8081")
-	most(cmd.Flags(), &c.Most, "max-term", "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
-	offer(cmd, "max-term", 0, "1h", "24h")
+	atLeast(cmd.Flags(), &c.MaxRun, "max-term", positive, "Stop a command that leads for longer than `DURATION` with --signal, then SIGKILL, and campaign again, behind the others.")
 	c.hooks.flags(cmd)
-	cmd.Flags().Var(number{&c.Rank, 0}, "rank", "Preference for this process; 0 is best.")
-	cmd.Flags().Func("settle", "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.", func(s string) (err error) {
-		if c.Settle, err = parseDuration(s); err != nil {
-			return err
-		}
-		if c.Settle < time.Second {
-			return fmt.Errorf("%s is less than 1s", s)
-		}
-		return nil
-	})
-	offer(cmd, "settle", 0, "10s", "30s", "1m")
+	Number(cmd.Flags(), &c.Rank, "rank", 0, "Preference for this process; 0 is best.")
+	atLeast(cmd.Flags(), &c.Settle, "settle", time.Second, "How long a process of a better rank must wait before this leader resigns to it: a `DURATION` of at least 1s. Default: 30s.")
 	c.command.flags(cmd)
 	return cmd
 }
@@ -121,12 +109,12 @@ func (c *electCmd) check() error {
 
 // Run campaigns and leads, term after term on one engine, until the command ends by itself or a
 // signal ends it. Its error carries the exit code.
-func (c *electCmd) Run(a *app) error {
+func (c *electCmd) Run(a *App) error {
 	return c.on(a, func(engine driver.Engine, path string) error { return c.lead(a, engine, path) })
 }
 
 // lead is Run on an engine that is open.
-func (c *electCmd) lead(a *app, engine driver.Engine, path string) error {
+func (c *electCmd) lead(a *App, engine driver.Engine, path string) error {
 	campaign := c.campaigns(a, engine)
 	stop, err := c.health.serve(a, c.Health)
 	if err != nil {
@@ -142,68 +130,68 @@ func (c *electCmd) lead(a *app, engine driver.Engine, path string) error {
 
 // term campaigns once and leads if it wins. It reports whether another term follows; if not, its
 // error carries the exit code.
-func (c *electCmd) term(a *app, engine driver.Engine, path string, campaign func(context.Context) (*fencelock.Lock, error)) (again bool, err error) {
+func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func(context.Context) (*fencelock.Lock, error)) (again bool, err error) {
 	lock, signals, err := a.await(campaign, nil)
 	if err != nil {
 		return false, err
 	}
-	a.say("leading %q, token %d", c.Name, lock.Token())
+	a.Say("leading %q, token %d", c.Name, lock.Token())
 	c.health.terms.Add(1)
 	began := time.Now()
-	end := c.rule(a, engine, lock, path, signals)
+	end := c.runTerm(a, engine, lock, path, signals)
 	c.last = signals
-	if end.lost {
+	if end.Lost {
 		c.health.lost.Add(1)
 	}
 	switch {
-	case end.asked || end.stuck || !end.begun && !end.lost: // a command that could not be started would fail again
+	case end.Asked || end.stuck || !end.begun && !end.Lost: // a command that could not be started would fail again
 		return false, end.err
-	case end.lost: // not the fault of the command, so there is no pause
+	case end.Lost: // not the fault of the command, so there is no pause
 		c.pause, c.fails = 0, 0
 		if !end.begun {
-			a.say("%v", end.err)
+			a.Say("%v", end.err)
 		}
-		a.say("campaigning for %q again", c.Name)
+		a.Say("campaigning for %q again", c.Name)
 		return true, nil
 	case end.refused:
-		c.rest(true)
-		a.say("resigning; campaigning for %q again in %v", c.Name, c.pause)
+		c.setPause(true)
+		a.Say("resigning; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
-	case end.enough:
+	case end.Cancelled:
 		c.pause, c.fails = 0, 0
-		a.say("campaigning for %q again", c.Name)
+		a.Say("campaigning for %q again", c.Name)
 		return true, nil
-	case end.capped:
-		c.rest(false)
-		a.say("the term is over; campaigning for %q again in %v", c.Name, c.pause)
+	case end.Capped:
+		c.setPause(false)
+		a.Say("the term is over; campaigning for %q again in %v", c.Name, c.pause)
 		return true, nil
 	case !c.Restart:
 		return false, end.err
 	}
-	c.rest(end.err != nil && time.Since(began) < settled)
-	a.say("the command exited with code %d; campaigning for %q again in %v", exitCode(end.err), c.Name, c.pause)
+	c.setPause(end.err != nil && time.Since(began) < settled)
+	a.Say("the command exited with code %d; campaigning for %q again in %v", exitCode(end.err), c.Name, c.pause)
 	return true, nil
 }
 
-// rule runs the hooks and the command of one term, and releases the lock.
-func (c *electCmd) rule(a *app, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
+// runTerm runs the hooks and the command of one term, and releases the lock.
+func (c *electCmd) runTerm(a *App, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
 	what := c.under(a, lock, path, signals)
-	what.Enough = resignationOf(c.held)
+	what.Cancel = resignationOf(c.held)
 	last, err := c.hooks.files(engine, lock)
 	if err != nil {
-		_ = giveBack(lock) // nothing runs; if this fails, the lease expires
-		return outcome{lost: errors.Is(err, driver.ErrLost), err: err}
+		_ = releaseLock(lock) // nothing runs; if this fails, the lease expires
+		return outcome{End: supervise.End{Lost: errors.Is(err, driver.ErrLost)}, err: err}
 	}
 	lose := func(error) { c.hooks.lose(a, what, lock, last) }
 	if end, ok := c.hooks.acquire(a, engine, what, lock); !ok {
 		lose(nil)
 		if !end.stuck {
-			_ = giveBack(lock) // if this fails, the lease expires
+			_ = releaseLock(lock) // if this fails, the lease expires
 		}
 		return end
 	}
 	if len(c.Command) == 0 {
-		return c.stand(a, lock, what.Enough, signals, lose)
+		return c.leadWithoutCommand(a, lock, what.Cancel, signals, lose)
 	}
 	return a.hold(engine, lock, what, func() {}, lose)
 }
@@ -235,9 +223,9 @@ const (
 	longestRest  = time.Minute
 )
 
-// rest sets the pause after a command that ended by itself. The pause doubles each time the command
+// setPause sets the pause after a command that ended by itself. The pause doubles each time the command
 // fails at once.
-func (c *electCmd) rest(failed bool) {
+func (c *electCmd) setPause(failed bool) {
 	if !failed {
 		c.fails, c.pause = 0, shortestRest
 		return
@@ -253,7 +241,7 @@ func (c *electCmd) rest(failed bool) {
 // The candidate releases the lock of a term when the next campaign begins, and hold has done so by
 // then. Its terms are not stopped when elect ends, since that would release a lock which hold has
 // kept because processes of the command still run.
-func (c *electCmd) campaigns(a *app, engine driver.Engine) func(context.Context) (*fencelock.Lock, error) {
+func (c *electCmd) campaigns(a *App, engine driver.Engine) func(context.Context) (*fencelock.Lock, error) {
 	var reached atomic.Bool // the server has answered
 	var line atomic.Pointer[waitLine]
 	var silence *outage
@@ -269,7 +257,7 @@ func (c *electCmd) campaigns(a *app, engine driver.Engine) func(context.Context)
 		}
 		return !reached.Load() // as long as it has not, the URL may be wrong
 	}
-	all, cancel := context.WithCancel(a.ctx)
+	all, cancel := context.WithCancel(a.Context)
 	c.health.name, c.health.candidate = c.Name, election.New(locker, c.Name, &election.Config{
 		ResignPause: -1, GiveUp: giveUp, Rank: c.Rank, Settle: c.Settle,
 	})

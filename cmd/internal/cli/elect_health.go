@@ -26,13 +26,13 @@ type health struct {
 
 // serve starts to answer on an address, until the returned function is called. Without an address
 // it does nothing.
-func (h *health) serve(a *app, address string) (stop func(), err error) {
+func (h *health) serve(a *App, address string) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, &exitError{code: exitStart, err: fmt.Errorf("--health: %w", err)}
+		return nil, Exit(exitStart, fmt.Errorf("--health: %w", err))
 	}
 	a.detail("answering probes on %s", listener.Addr())
 	mux := http.NewServeMux()

@@ -26,18 +26,11 @@ type hooks struct {
 
 func (h *hooks) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	line := func(into *string, name, usage string) {
-		f.Func(name, usage, func(s string) error {
-			*into = s
-			return notEmpty(s) // an unset variable must not remove the hook
-		})
-	}
-	line(&h.OnAcquire, "on-acquire", "Run `LINE` with /bin/sh -c at the begin of each term, before CMD. If it fails, this process resigns.")
-	line(&h.OnLose, "on-lose", "Run `LINE` with /bin/sh -c at the end of each term, after CMD, also if the lock is lost. The name is released after that.")
-	durationVar(f, &h.Timeout, "hook-timeout", "", byDefault,
+	text(f, &h.OnAcquire, "on-acquire", "Run `LINE` with /bin/sh -c at the begin of each term, before CMD. If it fails, this process resigns.")
+	text(f, &h.OnLose, "on-lose", "Run `LINE` with /bin/sh -c at the end of each term, after CMD, also if the lock is lost. The name is released after that.")
+	Duration(f, &h.Timeout, "hook-timeout", byDefault,
 		"Kill --on-acquire and --on-lose after this time. With --on-lose at most TTL/2 - 200ms - --kill-after. Default: 10s, or that maximum if it is less.")
 	f.Lookup("hook-timeout").DefValue = ""
-	offer(cmd, "hook-timeout", 0, "5s", "10s")
 }
 
 // some reports whether there are hooks.
@@ -69,7 +62,7 @@ func (h *hooks) check(longest time.Duration) error {
 }
 
 // acquire runs --on-acquire. If ok is false, the term must end as the outcome says.
-func (h *hooks) acquire(a *app, engine driver.Engine, what supervise.Command, lock *fencelock.Lock) (end outcome, ok bool) {
+func (h *hooks) acquire(a *App, engine driver.Engine, what supervise.Command, lock *fencelock.Lock) (end outcome, ok bool) {
 	if h.OnAcquire == "" {
 		return outcome{begun: true}, true
 	}
@@ -78,20 +71,20 @@ func (h *hooks) acquire(a *app, engine driver.Engine, what supervise.Command, lo
 	}, h.command(what, h.OnAcquire))
 	switch {
 	case errors.Is(err, driver.ErrLost):
-		return outcome{begun: true, lost: true, err: err}, false
+		return outcome{End: supervise.End{Lost: true}, begun: true, err: err}, false
 	case err != nil:
 		return outcome{begun: true, refused: true, err: err}, false
 	}
-	ended = a.late(ended, lock)
-	end = outcome{begun: true, lost: ended.Lost, asked: ended.Passed != 0, err: exitWith(codeOf(ended))}
-	if end.asked && end.err == nil { // the hook ended before the signal, or handled it; the command does not start
-		end.err = endedBySignal(ended.Passed)
+	end = outcome{End: a.late(ended, lock), begun: true}
+	end.Asked, end.err = end.Passed != 0, exitWith(codeOf(end.End))
+	if end.Asked && end.err == nil { // the hook ended before the signal, or handled it; the command does not start
+		end.err = endedBySignal(end.Passed)
 	}
-	if err := a.stuck(ended, lock); err != nil {
-		return outcome{begun: true, lost: true, stuck: true, err: err}, false
+	if err := a.stuck(end.End, lock); err != nil {
+		return outcome{End: end.End, begun: true, stuck: true, err: err}, false
 	}
-	end.refused = end.err != nil && !end.lost && !end.asked
-	return end, !end.lost && !end.asked && !end.refused
+	end.refused = end.err != nil && !end.Lost && !end.Asked
+	return end, !end.Lost && !end.Asked && !end.refused
 }
 
 // files returns the files of a lock for --on-lose, at the begin of a term: when it was lost, they
@@ -105,7 +98,7 @@ func (h *hooks) files(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, e
 
 // lose runs --on-lose. A failure is only reported, since the term ends in any case. The hook keeps
 // the files of the lock open, and lose closes them.
-func (h *hooks) lose(a *app, what supervise.Command, lock *fencelock.Lock, files []*os.File) {
+func (h *hooks) lose(a *App, what supervise.Command, lock *fencelock.Lock, files []*os.File) {
 	if h.OnLose == "" {
 		return
 	}
@@ -120,14 +113,14 @@ func (h *hooks) lose(a *app, what supervise.Command, lock *fencelock.Lock, files
 // command returns a hook as a command. It is killed at its timeout, without another signal before.
 func (h *hooks) command(what supervise.Command, line string) supervise.Command {
 	what.Path, what.Args = "/bin/sh", []string{"/bin/sh", "-c", line}
-	what.Terminal, what.Enough = nil, nil
-	what.Signal, what.KillAfter, what.Most = unix.SIGKILL, 0, h.Timeout
+	what.Terminal, what.Cancel = nil, nil
+	what.Signal, what.KillAfter, what.MaxRun = unix.SIGKILL, 0, h.Timeout
 	return what
 }
 
 // run runs a hook until every process of it has ended, and reports its failure.
-func (h *hooks) run(a *app, flag string, start func(supervise.Command) (*supervise.Process, error), c supervise.Command) (supervise.End, error) {
-	c.Say = func(format string, args ...any) { a.say(flag+": "+format, args...) }
+func (h *hooks) run(a *App, flag string, start func(supervise.Command) (*supervise.Process, error), c supervise.Command) (supervise.End, error) {
+	c.Say = func(format string, args ...any) { a.Say(flag+": "+format, args...) }
 	null, err := os.Open(os.DevNull) // a hook that reads from a terminal would be stopped
 	if err == nil {
 		defer null.Close()
@@ -135,13 +128,13 @@ func (h *hooks) run(a *app, flag string, start func(supervise.Command) (*supervi
 	}
 	process, err := start(c)
 	if err != nil {
-		a.say("%s: %v", flag, err)
+		a.Say("%s: %v", flag, err)
 		return supervise.End{}, err
 	}
 	defer process.Close()
 	end := process.Wait()
 	if code := codeOf(end); code != 0 && !end.Capped && !end.Lost {
-		a.say("%s exited with code %d", flag, code)
+		a.Say("%s exited with code %d", flag, code)
 	}
 	return end, nil
 }
@@ -168,35 +161,35 @@ func (l *lastLock) Deadline() time.Time {
 	return l.lock.Deadline()
 }
 
-// stand leads without a command until the term ends or a signal asks to end. Then it calls over and
-// releases the lock.
-func (c *electCmd) stand(a *app, lock *fencelock.Lock, enough context.Context, signals chan os.Signal, over func(error)) outcome {
+// leadWithoutCommand leads until the term ends or a signal asks to end. Then it calls over and releases
+// the lock.
+func (c *electCmd) leadWithoutCommand(a *App, lock *fencelock.Lock, cancelled context.Context, signals chan os.Signal, over func(error)) outcome {
 	end := outcome{begun: true}
-	var most <-chan time.Time
-	if c.Most > 0 {
-		most = time.After(c.Most)
+	var maxOver <-chan time.Time
+	if c.MaxRun > 0 {
+		maxOver = time.After(c.MaxRun)
 	}
-	for !(end.lost || end.enough || end.capped || end.asked) {
+	for !(end.Lost || end.Cancelled || end.Capped || end.Asked) {
 		select {
 		case <-lock.Context().Done():
-			end.lost = true
-			a.say("%v", context.Cause(lock.Context()))
-		case <-enough.Done():
-			end.enough = true
-			a.say("%v", context.Cause(enough))
-		case <-most:
-			end.capped = true
+			end.Lost = true
+			a.Say("%v", context.Cause(lock.Context()))
+		case <-cancelled.Done():
+			end.Cancelled = true
+			a.Say("%v", context.Cause(cancelled))
+		case <-maxOver:
+			end.Capped = true
 		case s := <-signals:
-			if end.asked = c.onSignal(s, signals); end.asked {
+			if end.Asked = c.onSignal(s, signals); end.Asked {
 				end.err = endedBySignal(s.(unix.Signal))
 			}
 		}
 	}
 	over(nil)
-	if freed := giveBack(lock); errors.Is(freed, driver.ErrNotHeld) {
-		end.lost = true
+	if freed := releaseLock(lock); errors.Is(freed, driver.ErrNotHeld) {
+		end.Lost = true
 	} else if freed != nil {
-		a.say("the lock could not be released: %v", freed)
+		a.Say("the lock could not be released: %v", freed)
 	}
 	return end
 }

@@ -17,7 +17,7 @@ import (
 // outage reports from time to time that the server is unreachable. A waiting process may run for
 // weeks, and without these reports an outage would go unnoticed.
 type outage struct {
-	app     *app
+	app     *App
 	reached *atomic.Bool // the server has answered
 
 	mu   sync.Mutex // guards said
@@ -37,7 +37,7 @@ func (o *outage) note(err error) {
 	defer o.mu.Unlock()
 	if o.said.IsZero() || time.Since(o.said) > repeatWord {
 		o.said = time.Now()
-		o.app.say("%v; retrying", err)
+		o.app.Say("%v; retrying", err)
 	}
 }
 
@@ -48,7 +48,7 @@ func (o *outage) over() {
 	defer o.mu.Unlock()
 	if !o.said.IsZero() {
 		o.said = time.Time{}
-		o.app.say("the server is reachable again")
+		o.app.Say("the server is reachable again")
 	}
 }
 

@@ -15,23 +15,21 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// Exit codes besides that of the command. Most are those of sysexits.h; the last three are those of
-// shells. Scripts rely on them, so they do not change.
+// Exit codes besides that of the command and those of supervise.StartError. Most are those of
+// sysexits.h. Scripts rely on them, so they do not change.
 const (
-	exitNotHeld       = 1 // nobody holds the name
-	exitUsage         = 64
-	exitCut           = 65 // a stored output is not the whole output
-	exitUnavailable   = 69
-	exitBroken        = 70 // doctor, or chaos in fencelock-all, found something broken, or demo failed
-	exitStart         = 71 // fencelock could not get what it needs to run the command
-	exitOutput        = 74 // stdout could not be written
-	exitBusy          = 75
-	exitLost          = 76
-	exitConfig        = 78
-	exitCapped        = 124 // as timeout(1) has it
-	exitNotExecutable = 126
-	exitNotFound      = 127
-	exitSignal        = 128 // plus the number of the signal
+	exitNotHeld     = 1 // nobody holds the name
+	ExitUsage       = 64
+	exitCut         = 65 // a stored output is not the whole output
+	ExitUnavailable = 69
+	ExitBroken      = 70 // doctor, or chaos in fencelock-all, found something broken, or demo failed
+	exitStart       = supervise.Failed
+	ExitOutput      = 74 // stdout could not be written
+	exitBusy        = 75
+	exitLost        = 76
+	ExitConfig      = 78
+	exitCapped      = 124 // as timeout(1) has it
+	exitSignal      = 128 // plus the number of the signal
 )
 
 // exitError ends the program with an exit code. If err is nil, nothing is printed.
@@ -40,6 +38,9 @@ type exitError struct {
 	err         error // printed; nil prints nothing
 	interrupted bool  // end by SIGINT instead of by code
 }
+
+// Exit returns an error with an exit code. err may be nil: nothing is printed then.
+func Exit(code int, err error) error { return &exitError{code: code, err: err} }
 
 // Error returns the message for people, or the code.
 func (e *exitError) Error() string {
@@ -75,7 +76,7 @@ func exitCode(err error) int {
 		return exit.code
 	}
 	if start, ok := errors.AsType[*supervise.StartError](err); ok {
-		return startFailures[start.Reason]
+		return start.Code
 	}
 	for _, known := range []struct {
 		err  error
@@ -84,11 +85,11 @@ func exitCode(err error) int {
 		{driver.ErrLost, exitLost},
 		{unix.EMFILE, exitStart}, // limits of this process, whatever it wanted
 		{unix.EFBIG, exitStart},
-		{driver.ErrConfig, exitConfig},
+		{driver.ErrConfig, ExitConfig},
 		{driver.ErrHeld, exitBusy},
-		{driver.ErrUnavailable, exitUnavailable},
-		{driver.ErrUnsupported, exitConfig},
-		{driver.ErrInvalid, exitUsage},
+		{driver.ErrUnavailable, ExitUnavailable},
+		{driver.ErrUnsupported, ExitConfig},
+		{driver.ErrInvalid, ExitUsage},
 	} {
 		if errors.Is(err, known.err) {
 			return known.code
@@ -97,24 +98,19 @@ func exitCode(err error) int {
 	return 1
 }
 
-// startFailures are the exit codes of commands that did not start, as shells have them.
-var startFailures = map[supervise.Reason]int{
-	supervise.NotFound: exitNotFound, supervise.NotExecutable: exitNotExecutable, supervise.Failed: exitStart,
-}
-
-// complain prints err on one line, and on a second line that starts with "try:" what to do about
+// printError prints err on one line, and on a second line that starts with "try:" what to do about
 // it, if that is known. It prints nothing for an exitError without err.
-func complain(w io.Writer, err error) {
+func printError(w io.Writer, err error) {
 	if exit, ok := errors.AsType[*exitError](err); err == nil || ok && exit.err == nil {
 		return
 	}
 	text, hint, _ := strings.Cut(err.Error(), "\ntry: ")
-	fmt.Fprintf(w, "fencelock: %s\n", spoken(text))
+	fmt.Fprintf(w, "fencelock: %s\n", redactLine(text))
 	if hint == "" {
 		hint = hintFor(err)
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "try: %s\n", spoken(hint))
+		fmt.Fprintf(w, "try: %s\n", redactLine(hint))
 	}
 }
 

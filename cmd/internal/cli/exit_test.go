@@ -26,9 +26,9 @@ func TestExitCodes(t *testing.T) {
 		{driver.ErrLost, 76},
 		{&exitError{code: 3, err: driver.ErrHeld}, 3},
 		{&exitError{code: 7}, 7},
-		{&supervise.StartError{Reason: supervise.NotFound, Err: errors.New("no")}, 127},
-		{&supervise.StartError{Reason: supervise.NotExecutable, Err: errors.New("no")}, 126},
-		{&supervise.StartError{Reason: supervise.Failed, Err: errors.New("no")}, 71},
+		{&supervise.StartError{Code: supervise.NotFound, Err: errors.New("no")}, 127},
+		{&supervise.StartError{Code: supervise.NotExecutable, Err: errors.New("no")}, 126},
+		{&supervise.StartError{Code: supervise.Failed, Err: errors.New("no")}, 71},
 		{fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrConfig), 78}, // the error that no retry can fix decides
 	} {
 		if got := exitCode(c.err); got != c.want {

@@ -34,6 +34,11 @@ func (n number) String() string { return strconv.Itoa(*n.int) }
 // Type returns the placeholder for the value in help.
 func (n number) Type() string { return "N" }
 
+// Number adds a flag for a number that is at least least.
+func Number(f *pflag.FlagSet, into *int, name string, least int, usage string) {
+	f.Var(number{into, least}, name, usage)
+}
+
 // parseNumber parses a decimal whole number.
 func parseNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
@@ -87,15 +92,48 @@ func parseDuration(s string) (time.Duration, error) {
 // maxSeconds is above all that makes sense, and far below what overflows a duration.
 const maxSeconds = 1e9
 
+// atLeast adds a flag for a duration of at least least. An empty variable must not remove it.
+func atLeast(f *pflag.FlagSet, into *time.Duration, name string, least time.Duration, usage string) {
+	f.Func(name, usage, func(s string) (err error) {
+		switch *into, err = parseDuration(s); {
+		case err != nil:
+			return err
+		case *into < least && least == positive:
+			return fmt.Errorf("%s is not more than 0", s)
+		case *into < least:
+			return fmt.Errorf("%s is less than %v", s, least)
+		}
+		return nil
+	})
+}
+
+// positive is the least duration that is more than 0.
+const positive time.Duration = 1
+
+// text adds a flag for a text. An empty variable must not remove it.
+func text(f *pflag.FlagSet, into *string, name, usage string) {
+	f.Func(name, usage, func(s string) error {
+		*into = s
+		return notEmpty(s)
+	})
+}
+
+// notEmpty refuses the value of an unset variable.
+func notEmpty(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	return nil
+}
+
 // notDuration is the error for a string that is not a duration.
 func notDuration(s string) error {
 	return fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d", s)
 }
 
-// offer registers values that completion suggests for a flag.
-func offer(cmd *cobra.Command, flag string, directive cobra.ShellCompDirective, values ...string) {
-	directive |= cobra.ShellCompDirectiveNoFileComp
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive)); err != nil {
+// Offer registers values that completion suggests for a flag.
+func Offer(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
 }
@@ -108,8 +146,8 @@ func longForm(f *pflag.Flag) string {
 	return "--" + f.Name
 }
 
-// durationVar adds a flag for a duration.
-func durationVar(f *pflag.FlagSet, into *time.Duration, name, short string, value time.Duration, usage string) {
+// Duration adds a flag for a duration.
+func Duration(f *pflag.FlagSet, into *time.Duration, name string, value time.Duration, usage string) {
 	*into = value
-	f.VarP(duration{into}, name, short, usage)
+	f.Var(duration{into}, name, usage)
 }

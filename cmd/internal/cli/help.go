@@ -21,16 +21,16 @@ const helpWidth = 80
 // of table.
 const (
 	argumentRows = "Arguments"
-	sabotageRows = "Broken engines of --sabotage"
+	SabotageRows = "Broken engines of --sabotage"
 	variables    = "Variables"
-	exitCodes    = "Exit codes"
+	ExitCodes    = "Exit codes"
 )
 
-// explained is a word and its meaning.
-type explained struct{ Word, Meaning string }
+// Row is a word and its meaning.
+type Row struct{ Word, Meaning string }
 
-// table joins rows into one string: a line per row, with a tab after the word.
-func table(rows []explained) string {
+// Table joins rows into one string: a line per row, with a tab after the word.
+func Table(rows []Row) string {
 	var lines []string
 	for _, r := range rows {
 		lines = append(lines, r.Word+"\t"+r.Meaning)
@@ -39,23 +39,23 @@ func table(rows []explained) string {
 }
 
 // explanations is the inverse of table.
-func explanations(table string) (rows []explained) {
+func explanations(table string) (rows []Row) {
 	for line := range strings.Lines(table) {
 		word, meaning, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		rows = append(rows, explained{word, meaning})
+		rows = append(rows, Row{word, meaning})
 	}
 	return rows
 }
 
 // commonCodes are the exit codes of every verb.
-var commonCodes = []explained{
+var commonCodes = []Row{
 	{"64", "the command line is wrong"},
 	{"69", "the server is unreachable"},
 	{"78", "the configuration is wrong, a permission is missing, or the login was refused"},
 }
 
 // verbCodes are exit codes that only some verbs have.
-var verbCodes = []explained{
+var verbCodes = []Row{
 	{"", "the exit code of the command, or one of these:"},
 	{"65", "the output that once repeats is not complete"},
 	{"70", "doctor found something broken, or demo failed"},
@@ -68,7 +68,7 @@ var verbCodes = []explained{
 }
 
 // startCodes are the exit codes of the verbs that start a command.
-var startCodes = []explained{
+var startCodes = []Row{
 	{"126", "the command cannot be executed"},
 	{"127", "the command was not found"},
 }
@@ -76,7 +76,7 @@ var startCodes = []explained{
 // addCommonCodes adds the exit codes that commands share to their annotations, and sorts them.
 func addCommonCodes(root *cobra.Command) {
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
-		all := append(explanations(cmd.Annotations[exitCodes]), commonCodes...)
+		all := append(explanations(cmd.Annotations[ExitCodes]), commonCodes...)
 		if cmd == root || cmd.Flags().Lookup("command") != nil {
 			all = append(all, startCodes...)
 		}
@@ -87,7 +87,7 @@ func addCommonCodes(root *cobra.Command) {
 		if cmd.Annotations == nil {
 			cmd.Annotations = map[string]string{}
 		}
-		cmd.Annotations[exitCodes] = table(all)
+		cmd.Annotations[ExitCodes] = Table(all)
 	}
 }
 
@@ -105,7 +105,7 @@ func addHelp(root *cobra.Command) {
 }
 
 // printHelp prints the help of a command.
-func (a *app) printHelp(cmd *cobra.Command, _ []string) {
+func (a *App) printHelp(cmd *cobra.Command, _ []string) {
 	_, a.helpFailed = io.WriteString(a.stdout, helpPage(cmd))
 }
 
@@ -133,9 +133,9 @@ func helpPage(cmd *cobra.Command) string {
 	}
 	p.flags("Flags", cmd.LocalFlags())
 	p.flags("Flags of every command", cmd.InheritedFlags())
-	p.table(sabotageRows, cmd.Annotations[sabotageRows])
+	p.table(SabotageRows, cmd.Annotations[SabotageRows])
 	p.table("Variables", cmd.Annotations[variables])
-	p.table("Exit codes", cmd.Annotations[exitCodes])
+	p.table("Exit codes", cmd.Annotations[ExitCodes])
 	if cmd.HasSubCommands() {
 		p.WriteString("\nMore: fencelock COMMAND --help\n")
 	}

@@ -22,9 +22,9 @@ func TestLossBeforeTheCommandInherits(t *testing.T) {
 	lock, err := fencelock.New(engine, nil).Acquire(t.Context(), "x")
 	must(t, err)
 	must(t, os.RemoveAll(h.path("locks")))
-	a := &app{ctx: t.Context(), stderr: io.Discard}
+	a := &App{Context: t.Context(), Stderr: io.Discard}
 	end := a.hold(engine, lock, supervise.Command{Lock: lock, Path: "/bin/false", Args: []string{"false"}}, func() {}, func(error) {})
-	if !end.lost || end.begun || exitCode(end.err) != exitLost {
+	if !end.Lost || end.begun || exitCode(end.err) != exitLost {
 		t.Errorf("got %+v, want a lost lock and exit code 76", end)
 	}
 }

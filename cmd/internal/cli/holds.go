@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -21,10 +20,10 @@ type holdsCmd struct {
 	MinToken          int64
 }
 
-func newHolds(a *app) *cobra.Command {
+func newHolds(a *App) *cobra.Command {
 	c := new(holdsCmd)
 	cmd := &cobra.Command{
-		Use: "holds [flags] NAME", GroupID: seeLocks, Short: "Exit with 0 if this host holds a lock, with 1 if not.", SuggestFor: []string{"held", "test"},
+		Use: "holds [flags] NAME", GroupID: SeeLocks, Short: "Exit with 0 if this host holds a lock, with 1 if not.", SuggestFor: []string{"held", "test"},
 		Long: `Prints the fencing token of the holder. With --owner, --host or --note the question is about those holders and not about this host. Hosts with the same name count as one.
 
 The answer may be out of date when you read it. A step that must not happen without the lock belongs into the command of run or elect, and its writes into a guard that checks the token.`,
@@ -32,31 +31,22 @@ The answer may be out of date when you read it. A step that must not happen with
 fencelock holds billing --host db-2
 fencelock holds billing --min-token 1795692403329061`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{nameRow}),
-			exitCodes:    table([]explained{{"1", "no such holder has the lock"}}),
+			argumentRows: Table([]Row{nameRow}),
+			ExitCodes:    Table([]Row{{"1", "no such holder has the lock"}}),
 		},
-		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
+		Args: Arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
-	asked := func(into *string, name, usage string) {
-		f.Func(name, usage, func(s string) error {
-			if *into = s; s == "" {
-				return errors.New("it is empty") // an empty variable must not ask about this host
-			}
-			return nil
-		})
-	}
-	asked(&c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
-	asked(&c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
-	asked(&c.Note, "note", "`TEXT` of the holder's note.")
+	text(f, &c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
+	text(f, &c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
+	text(f, &c.Note, "note", "`TEXT` of the holder's note.")
 	f.Int64Var(&c.MinToken, "min-token", 0, "Smallest fencing token that counts.")
 	return cmd
 }
 
 // Run prints the token of the holder that was asked for.
-func (c *holdsCmd) Run(a *app) error {
+func (c *holdsCmd) Run(a *App) error {
 	if c.Owner == "" && c.Host == "" && c.Note == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -73,7 +63,7 @@ func (c *holdsCmd) Run(a *app) error {
 		return c.refusal(status)
 	}
 	v := viewOf(status).Holders[i]
-	return a.print(v, fmt.Sprintln(v.Token))
+	return a.Print(v, fmt.Sprintln(v.Token))
 }
 
 // matches reports whether the question is about a holder.
@@ -89,8 +79,8 @@ func (c *holdsCmd) refusal(s driver.Status) error {
 	case s.Trouble != nil:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, s.Trouble)
 	case len(s.Holders) == 0:
-		return &exitError{code: exitNotHeld, err: fmt.Errorf("nobody holds %s", name)}
+		return Exit(exitNotHeld, fmt.Errorf("nobody holds %s", name))
 	}
 	h := s.Holders[0]
-	return &exitError{code: exitNotHeld, err: fmt.Errorf("%s is held by %s, token %d, owner %s", name, holderPlace(h), h.Token, termtext.Word(h.Owner))}
+	return Exit(exitNotHeld, fmt.Errorf("%s is held by %s, token %d, owner %s", name, holderPlace(h), h.Token, termtext.Word(h.Owner)))
 }

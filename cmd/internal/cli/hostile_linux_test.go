@@ -137,10 +137,23 @@ func endsSoon(t *testing.T, cmd *exec.Cmd, locks string) {
 	must(t, readErr)
 	out.Write(text)
 	exit := exitCodeOf(err)
-	if exit == exitUsage || exit == exitConfig && !strings.Contains(out.String(), locks) {
+	if exit == ExitUsage || exit == ExitConfig && !strings.Contains(out.String(), locks) {
 		t.Errorf("%v: %s", cmd.Args, out.String())
 	}
 	if _, ran := errors.AsType[*exec.ExitError](err); err != nil && !ran {
 		t.Errorf("%v: %v", cmd.Args, err)
+	}
+}
+
+// TestBytes: the path, the arguments and the environment of a command may be any bytes.
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	path := h.path("p\xff")
+	must(t, os.WriteFile(path, []byte("#!/bin/sh\nprintf '<%s>' \"$@\" \"$LATIN\"\n"), 0o700))
+	cmd := h.command("fencelock", "run", "x", "--", path, "a\xfe", "", "b")
+	cmd.Env = append(cmd.Env, "LATIN=\xe9")
+	if out, err := cmd.Output(); err != nil || string(out) != "<a\xfe><><b><\xe9>" {
+		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -19,8 +19,8 @@ func TestInitAsks(t *testing.T) {
 		code   int
 		says   string
 	}{
-		{"y\n", exitUsage, "fencelock: nothing was changed\n"},
-		{"\x04", exitUsage, "fencelock: nothing was changed\n"}, // end of file
+		{"y\n", ExitUsage, "fencelock: nothing was changed\n"},
+		{"\x04", ExitUsage, "fencelock: nothing was changed\n"}, // end of file
 		{"yes\n", 0, "fencelock: the servers are declared new and grant locks at once\n"},
 	} {
 		master, slave := openPty(t)

@@ -120,7 +120,7 @@ func TestTokenThatNobodyReads(t *testing.T) {
 	var talk bytes.Buffer
 	cmd := h.command("fencelock", "break", "x", "--reason", "a test")
 	cmd.Stdout, cmd.Stderr = w, &talk
-	if state := finish(t, cmd, nil); state.ExitCode() != exitOutput || !strings.Contains(talk.String(), "the new token ") {
+	if state := finish(t, cmd, nil); state.ExitCode() != ExitOutput || !strings.Contains(talk.String(), "the new token ") {
 		t.Errorf("%v; it said %q", state, talk.String())
 	}
 }

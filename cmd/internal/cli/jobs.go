@@ -32,10 +32,10 @@ const (
 	resumeJob = "resume"
 )
 
-func newJobs(a *app) *cobra.Command {
+func newJobs(a *App) *cobra.Command {
 	c := new(jobsCmd)
 	cmd := &cobra.Command{
-		Use: "jobs [flags] [PREFIX] [NAME]", GroupID: seeLocks, Short: "List, pause and resume scheduled jobs (run --tick).",
+		Use: "jobs [flags] [PREFIX] [NAME]", GroupID: SeeLocks, Short: "List, pause and resume scheduled jobs (run --tick).",
 		Long: `Prints a line for each job of "run --tick" and of the Go package cron. TICK is the newest tick (scheduled time) that a host has claimed or attempted. STATE, HOST, STARTED, TOOK and NOTE describe the last run: starting, running, ok, failed, lost if it ended without a report, or unstarted if its command did not start. NEXT is the next tick, which a job of "run --tick" does not report. Times are in UTC.
 
 pause stops a job on all hosts until resume. A run in progress continues. Ticks during the pause are skipped. Redlock stores no records, so its jobs cannot be listed.`,
@@ -45,14 +45,14 @@ fencelock jobs pause nightly --reason "disk full"
 fencelock jobs resume nightly
 fencelock jobs list pause-`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{
+			argumentRows: Table([]Row{
 				{"PREFIX", "Show only jobs whose names start with this. Or one of the words pause, resume and list, which NAME follows."},
 				{"NAME", "After pause and resume: the job. After list: a prefix, which may be one of these words."},
 			}),
-			exitCodes: table([]explained{{"1", "no job of that NAME is known"}}),
+			ExitCodes: Table([]Row{{"1", "no job of that NAME is known"}}),
 		},
-		Args: arguments(&c.First, &c.Name), ValidArgs: []string{listJobs, pauseJob, resumeJob},
-		PreRunE: checked(c.check), RunE: func(*cobra.Command, []string) error { return c.Run(a) },
+		Args: Arguments(&c.First, &c.Name), ValidArgs: []string{listJobs, pauseJob, resumeJob},
+		PreRunE: Checked(c.check), RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "With pause: `TEXT` that says why. Hosts print it when they skip a tick.")
 	return cmd
@@ -76,16 +76,13 @@ func (c *jobsCmd) check() error {
 }
 
 // Run prints jobs, or pauses or resumes one.
-func (c *jobsCmd) Run(a *app) error {
-	var list []cron.Status
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
+func (c *jobsCmd) Run(a *App) error {
+	list, err := ask(a, func(ctx context.Context, engine driver.Engine) ([]cron.Status, error) {
 		locks := fencelock.New(engine, nil)
 		if c.Name != "" {
-			list, err = c.change(ctx, cron.New(locks, c.Name, nil))
-		} else {
-			list, err = cron.List(ctx, locks, c.First)
+			return c.change(ctx, cron.New(locks, c.Name, nil))
 		}
-		return err
+		return cron.List(ctx, locks, c.First)
 	})
 	switch {
 	case c.Name != "" && (err != nil || !a.json):
@@ -103,7 +100,7 @@ func (c *jobsCmd) change(ctx context.Context, job *cron.Job) ([]cron.Status, err
 		return nil, err
 	}
 	if s.Tick.IsZero() && s.Last == nil && s.Paused == nil {
-		return nil, &exitError{code: exitNotHeld, err: fmt.Errorf("job %s is not known\ntry: fencelock jobs", termtext.Word(c.Name))}
+		return nil, Exit(exitNotHeld, fmt.Errorf("job %s is not known\ntry: fencelock jobs", termtext.Word(c.Name)))
 	}
 	if c.First == pauseJob {
 		err = job.Pause(ctx, c.Reason)

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -24,7 +23,7 @@ import (
 )
 
 // keep acquires the lock, reports it and holds it until it ends. It runs in the keeper.
-func (c *acquireCmd) keep(a *app) error {
+func (c *acquireCmd) keep(a *App) error {
 	report := os.NewFile(keeperLink, "report")
 	unix.CloseOnExec(keeperLink)
 	watched, err := c.watch()
@@ -32,10 +31,10 @@ func (c *acquireCmd) keep(a *app) error {
 		return err
 	}
 	printed := make(chan struct{})
-	a.ctx = c.wanted(a.ctx, printed, watched)
-	engine, closeEngine, err := a.open(a.ctx)
+	a.Context = c.wanted(a.Context, printed, watched)
+	engine, closeEngine, err := a.open(a.Context)
 	if err != nil {
-		return cmp.Or(endedBy(a.ctx), err)
+		return cmp.Or(endedBy(a.Context), err)
 	}
 	defer func() { _ = closeEngine() }()
 	lock, signals, err := c.take(a, engine)
@@ -50,16 +49,16 @@ func (c *acquireCmd) keep(a *app) error {
 	}
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
-	k := kept{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
+	k := acquireView{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
 	if json.NewEncoder(report).Encode(k) == nil {
 		report.Close()
 	}
 	select {
 	case <-printed:
-	case <-a.ctx.Done():
-		return context.Cause(a.ctx)
+	case <-a.Context.Done():
+		return context.Cause(a.Context)
 	}
-	supervise.Withdraw()
+	supervise.Detach()
 	holding.untilEnd(requests, signals)
 	return nil
 }
@@ -67,24 +66,24 @@ func (c *acquireCmd) keep(a *app) error {
 // wanted returns a context that ends, with an exitError as the cause, when nobody needs the lock:
 // the process that started the keeper has ended without printing the handle, or the process of
 // --with-pid has ended. printed is closed when the handle was printed.
-func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watched *neighbour) context.Context {
+func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watched *otherProcess) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	go func() { // ends with the process that started this one, or after its answer
 		if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
 			close(printed)
 			return
 		}
-		cancel(exitWith(exitOutput))
+		cancel(exitWith(ExitOutput))
 	}()
 	go func() { // ends with the process of --with-pid, or with this one
 		<-watched.ended
-		cancel(&exitError{code: exitUsage, err: fmt.Errorf("gave up waiting: the process %d of --with-pid has ended", c.WithPID)})
+		cancel(Exit(ExitUsage, fmt.Errorf("gave up waiting: the process %d of --with-pid has ended", c.WithPID)))
 	}()
 	return ctx
 }
 
 // take acquires the lock.
-func (c *acquireCmd) take(a *app, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
+func (c *acquireCmd) take(a *App, engine driver.Engine) (*fencelock.Lock, chan os.Signal, error) {
 	line := newWaitLine(a, c.Name, logEvery)
 	defer line.stop()
 	take := c.from(fencelock.New(engine, nil).With(c.sharing.over(fencelock.Options{
@@ -99,7 +98,7 @@ type keeper struct {
 	locker  *fencelock.Locker
 	lock    *fencelock.Lock
 	until   time.Time // end of the maximum hold
-	watched *neighbour
+	watched *otherProcess
 	helper  *pipe.Guard // nil with --detach
 }
 
@@ -113,15 +112,11 @@ func (k *keeper) startGuard(engine driver.Engine) (err error) {
 	if k.Detach {
 		return nil
 	}
-	files, ok := engine.(inheritor)
+	files, ok := engine.(pipe.Inheritor)
 	if !ok {
 		files = noFiles{}
 	}
-	k.helper, err = startGuard(files, func(cmd *exec.Cmd) {
-		cmd.Args = os.Args
-		cmd.Env = append(os.Environ(), keeperVariable+"="+guardOfKeeper)
-	})
-	if err != nil {
+	if k.helper, err = startGuard(files, os.Args, nil); err != nil {
 		return err
 	}
 	return k.helper.Keep(theLock, k.lock)
@@ -162,15 +157,15 @@ func (k *keeper) release() error {
 // before, it gets the signal and some time.
 func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signal) {
 	over := k.lock.Context().Done()
-	var enough <-chan time.Time // nil until the process has to stop
+	var grace <-chan time.Time // nil until the process has to stop
 	for {
 		select {
 		case <-k.watched.ended:
 			return
-		case <-enough:
+		case <-grace:
 			return
 		case r := <-requests:
-			if k.serve(r, enough != nil) {
+			if k.serve(r, grace != nil) {
 				return
 			}
 			continue
@@ -183,9 +178,9 @@ func (k *keeper) untilEnd(requests <-chan keeperRequest, signals <-chan os.Signa
 				return
 			}
 		}
-		if enough == nil {
+		if grace == nil {
 			k.watched.send(k.signal)
-			enough = time.After(k.grace())
+			grace = time.After(k.grace())
 		}
 	}
 }
@@ -200,5 +195,5 @@ func (k *keeper) releasedElsewhere() bool {
 		return strings.Contains(loss.Reason.Error(), releaseReason)
 	}
 	// If the lock is gone and the reason did not arrive, the server can be asked.
-	return errors.Is(loss.Reason, driver.ErrNotHeld) && announced(k.locker, k.lock.Owner())
+	return errors.Is(loss.Reason, driver.ErrNotHeld) && releaseRecorded(k.locker, k.lock.Owner())
 }

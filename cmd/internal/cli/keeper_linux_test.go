@@ -26,7 +26,7 @@ func (h host) elsewhere(url string, args ...string) *exec.Cmd {
 }
 
 // acquired runs acquire with more flags and returns what it prints.
-func (h host) acquired(t *testing.T, url string, args ...string) (k kept) {
+func (h host) acquired(t *testing.T, url string, args ...string) (k acquireView) {
 	t.Helper()
 	out, err := h.in(url, append([]string{"acquire", "--max-hold", "10m", "--json"}, args...)...).Output()
 	must(t, err)
@@ -89,9 +89,9 @@ func TestLostReleaseMessage(t *testing.T) {
 		eventually(t, "the worker is ready", func() bool { return h.lines(name+".ready") > 0 })
 		k := h.acquired(t, url, "--ttl", "3s", "--with-pid", fmt.Sprint(worker.Process.Pid), name)
 		if recorded {
-			a := &app{ctx: t.Context(), url: url}
-			must(t, a.within(a.ctx, func(engine driver.Engine) error {
-				announce(a.ctx, fencelock.New(engine, nil), k.Owner)
+			a := &App{Context: t.Context(), URL: url}
+			must(t, a.within(a.Context, func(engine driver.Engine) error {
+				recordRelease(a.Context, fencelock.New(engine, nil), k.Owner)
 				return nil
 			}))
 		}
@@ -111,12 +111,12 @@ func TestLostReleaseMessage(t *testing.T) {
 func TestReleaseElsewhereLeavesARecord(t *testing.T) {
 	t.Parallel()
 	h, server := newHost(t), redistest.StartRedis(t)
-	a := &app{ctx: t.Context(), url: "redis://" + server.Addr()}
-	k := h.acquired(t, a.url, "--detach", "x")
+	a := &App{Context: t.Context(), URL: "redis://" + server.Addr()}
+	k := h.acquired(t, a.URL, "--detach", "x")
 	must(t, (&releaseCmd{handle{k.Handle}}).releaseElsewhere(a))
 	eventually(t, "the keeper ends", func() bool { return !running(k.PID) })
-	must(t, a.within(a.ctx, func(engine driver.Engine) error {
-		if !announced(fencelock.New(engine, nil), k.Owner) {
+	must(t, a.within(a.Context, func(engine driver.Engine) error {
+		if !releaseRecorded(fencelock.New(engine, nil), k.Owner) {
 			t.Error("there is no record")
 		}
 		return nil

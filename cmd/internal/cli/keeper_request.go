@@ -93,10 +93,10 @@ func (k *keeper) renew(ms string, stopping bool) string {
 	if stopping && k.lock.Err() == nil {
 		return answerOver
 	}
-	most := time.Duration(n) * time.Millisecond
-	switch err := k.lock.SetMaxHold(most); {
+	maxHold := time.Duration(n) * time.Millisecond
+	switch err := k.lock.SetMaxHold(maxHold); {
 	case err == nil:
-		k.until = time.Now().Add(most)
+		k.until = time.Now().Add(maxHold)
 		return answerRenewed
 	case errors.Is(err, fencelock.ErrMaxHold):
 		return answerOver
@@ -104,9 +104,9 @@ func (k *keeper) renew(ms string, stopping bool) string {
 	return answerLost
 }
 
-// learnMaxima replaces the maximum holds of keepers on this host by the present ones, which renew
+// refreshMaxHolds replaces the maximum holds of keepers on this host by the present ones, which renew
 // may have changed. Elsewhere lists show the maximum of the acquisition.
-func learnMaxima(list []fencelock.Status) {
+func refreshMaxHolds(list []fencelock.Status) {
 	host, err := os.Hostname()
 	if err != nil {
 		return
@@ -144,5 +144,5 @@ func (h *handle) check() error {
 // lost is the error for an acquisition that has ended.
 func (h *handle) lost() error {
 	_, name := h.parts()
-	return &exitError{code: exitLost, err: fmt.Errorf("the lock %s of this handle was lost or released before", termtext.Word(name))}
+	return Exit(exitLost, fmt.Errorf("the lock %s of this handle was lost or released before", termtext.Word(name)))
 }

@@ -84,28 +84,27 @@ func askKeeper(owner, request string, limit time.Duration, waiting func()) (answ
 }
 
 // closedByPeer reports whether the process at the other end has closed the connection.
-func closedByPeer(conn net.Conn) (closed bool) {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return true
-	}
-	err = raw.Control(func(fd uintptr) {
-		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+func closedByPeer(conn net.Conn) bool {
+	closed := true
+	onSocket(conn, func(fd int) {
+		n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		closed = err == nil && n == 0
 	})
-	return closed || err != nil
+	return closed
 }
 
 // ofSameUser reports whether the process at the other end belongs to this user or to root.
-func ofSameUser(conn net.Conn) bool {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return false
-	}
-	same := false
-	_ = raw.Control(func(fd uintptr) {
-		peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+func ofSameUser(conn net.Conn) (same bool) {
+	onSocket(conn, func(fd int) {
+		peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		same = err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
 	})
 	return same
+}
+
+// onSocket calls do with the descriptor of a connection, unless it is closed.
+func onSocket(conn net.Conn, do func(fd int)) {
+	if raw, err := conn.(*net.UnixConn).SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
+	}
 }

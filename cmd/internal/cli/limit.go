@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencelock/fencelock/cmd/internal/supervise"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 	"github.com/fencelock/fencelock/ratelimit"
 )
 
@@ -31,7 +32,7 @@ type limitCmd struct {
 	Command []string // may be empty
 }
 
-func newLimit(a *app) *cobra.Command {
+func newLimit(a *App) *cobra.Command {
 	c := new(limitCmd)
 	cmd := &cobra.Command{
 		Use: "limit [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command at a limited rate.",
@@ -42,14 +43,14 @@ limit does not bound how many commands run at the same time. Use "fencelock run 
 fencelock limit -n --rate 3/h --burst 3 mail:ops -- mail -s alarm ops
 fencelock limit --rate 100/s --burst 20 --json api`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{{"NAME", "The name of the rate. A lock of the same name is independent."}, commandRow}),
-			exitCodes: table([]explained{
+			argumentRows: Table([]Row{{"NAME", "The name of the rate. A lock of the same name is independent."}, commandRow}),
+			ExitCodes: Table([]Row{
 				{"", "the exit code of the command, or one of these:"},
 				{"128+n", "signal n arrived during the wait"},
 				{"75", "the turn would come too late for -n or -w (-E changes this)"},
 			}),
 		},
-		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: checked(c.check),
+		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	c.flags(cmd)
@@ -60,13 +61,12 @@ fencelock limit --rate 100/s --burst 20 --json api`,
 func (c *limitCmd) flags(cmd *cobra.Command) {
 	withCommand(cmd, &c.Name, &c.Command)
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.Func("rate", "`N/TIME`: events per time, such as 100/s, 10/m, 3/h or 5/90s.", c.setRate)
-	offer(cmd, "rate", 0, "1/s", "10/s", "10/m", "100/h")
+	Offer(cmd, "rate", "1/s", "10/s", "10/m", "100/h")
 	_ = cmd.MarkFlagRequired("rate")
 	c.Rate.Burst, c.Count = 1, 1
-	f.Var(number{&c.Rate.Burst, 1}, "burst", "How many events may happen at once after a pause.")
-	f.Var(number{&c.Count, 1}, "count", "Take N events at once.")
+	Number(f, &c.Rate.Burst, "burst", 1, "How many events may happen at once after a pause.")
+	Number(f, &c.Count, "count", 1, "Take N events at once.")
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the rate is used up.",
 		"Exit with 75, at once, if the turn would come later than in `DURATION`. 0 means -n.",
 		"Exit code if the turn would come too late.")
@@ -106,14 +106,14 @@ const limitPatience = 5 * time.Second
 // Run takes the events, waits for the turn, and replaces this process with the command. If a signal
 // ends the wait, Run returns the events. After the wait, Run handles no signals, since they are for
 // the command.
-func (c *limitCmd) Run(a *app) error {
+func (c *limitCmd) Run(a *App) error {
 	path, err := "", error(nil)
 	if len(c.Command) > 0 {
 		if path, err = supervise.Lookup(c.Command[0]); err != nil {
 			return err
 		}
 	}
-	ctx, stop := endedBySignals(a.ctx)
+	ctx, stop := EndedBySignals(a.Context)
 	defer stop()
 	err = a.within(ctx, func(engine driver.Engine) error {
 		rates, err := ratesOf(engine)
@@ -146,7 +146,7 @@ func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 
 // take reserves the events and waits for their turn. It fails if the turn is too far away. If the
 // wait fails, it returns the events, unless another process has taken some since.
-func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error {
+func (c *limitCmd) take(ctx context.Context, a *App, l *ratelimit.Limiter) error {
 	r, err := c.reserve(ctx, l)
 	limited, tooMany := errors.AsType[*ratelimit.LimitedError](err)
 	switch {
@@ -154,14 +154,12 @@ func (c *limitCmd) take(ctx context.Context, a *app, l *ratelimit.Limiter) error
 		err := printJSON(a.stdout, limitAnswer{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
 		return cmp.Or(err, exitWith(c.Conflict))
 	case tooMany:
-		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is limited to %v; the turn would come in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond))}
+		return Exit(c.Conflict, fmt.Errorf("%q is limited to %v; the turn would come in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond)))
 	case err != nil:
 		return err
 	}
 	answer := limitAnswer{Name: c.Name, OK: true, Remaining: r.Result().Remaining, DelayMS: wholeMillis(r.Delay())}
-	select {
-	case <-time.After(r.Delay()):
-	case <-ctx.Done():
+	if !retry.Sleep(ctx, r.Delay()) {
 		_ = r.Cancel(ctx) // the turn is lost if that fails
 		return ctx.Err()
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"sort"
 	"syscall"
 	"time"
@@ -32,22 +31,21 @@ type lsCmd struct {
 	Watch  bool   // list again and again
 }
 
-func newLs(a *app) *cobra.Command {
+func newLs(a *App) *cobra.Command {
 	c := new(lsCmd)
 	cmd := &cobra.Command{
-		Use: "ls [flags] [PREFIX]", GroupID: seeLocks, Short: "List the locks that are held or waited for.", SuggestFor: []string{"list", "top", "live"},
+		Use: "ls [flags] [PREFIX]", GroupID: SeeLocks, Short: "List the locks that are held or waited for.", SuggestFor: []string{"list", "top", "live"},
 		Long: `Prints a line for each holder. A lock that has only waiters has the holder "-". SINCE is in UTC. TTL is the rest of the lease, or "none" for a lock that ends with its process. MAX is the rest of a maximum hold, "over" after its end, or "-" if there is none. A limit follows the mode: shared/3 is a holder of a lock with limit 3, and shared:2/3 one with weight 2. WAIT is how long the oldest of the WAITERS has waited.
 
 If a lock could not be read completely, its line says so. If this user may not read some names, ls prints the others and exits with 78.`,
 		Example: `fencelock ls --sort wait
 fencelock ls invoice: --json | jq -r .name`,
-		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},
-		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
+		Annotations: map[string]string{argumentRows: Table([]Row{prefixRow})},
+		Args:        Arguments(&c.Prefix), ValidArgsFunction: a.lockNames, PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVar(&c.Sort, "sort", "name", "`ORDER` of the names: name, wait (the longest wait first) or age (the oldest holder first).")
-	offer(cmd, "sort", 0, "name", "wait", "age")
+	Offer(cmd, "sort", "name", "wait", "age")
 	cmd.Flags().BoolVar(&c.Watch, "watch", false, "List again every second, or less often if that takes more than a tenth of the time. INT or TERM ends it with 0. For events as JSON, use fencelock watch.")
 	cmd.Flags().BoolVar(&c.Scan, "scan", false, "On Redis: search all keys instead of the index of names. This also finds locks of other programs, and takes longer.")
 	return cmd
@@ -69,16 +67,12 @@ func (c *lsCmd) check() error {
 }
 
 // Run prints the locks with the prefix.
-func (c *lsCmd) Run(a *app) error {
+func (c *lsCmd) Run(a *App) error {
 	if c.Watch {
 		return c.watch(a)
 	}
-	var list []fencelock.Status
-	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		list, err = c.list(ctx, engine)
-		return err
-	})
-	learnMaxima(list)
+	list, err := ask(a, c.list)
+	refreshMaxHolds(list)
 	if len(list) == 0 && err == nil {
 		a.detail("no lock is held or waited for")
 	}
@@ -133,12 +127,12 @@ func compareBegin(a, b time.Time) int {
 
 // watch prints the locks again and again, below the time of each list. After the first list, it
 // reports errors and continues.
-func (c *lsCmd) watch(a *app) error {
+func (c *lsCmd) watch(a *App) error {
 	if a.json {
 		return &misuse{errors.New("--watch prints no JSON"), "fencelock watch --json"}
 	}
-	defer signal.Stop(quietPipe())
-	return a.untilEnded(a.ctx, func(ctx context.Context, engine driver.Engine) error {
+	OutliveReaders()
+	return a.untilEnded(a.Context, func(ctx context.Context, engine driver.Engine) error {
 		for first := true; ; first = false {
 			asked := time.Now()
 			list, err := c.list(ctx, engine)
@@ -149,11 +143,11 @@ func (c *lsCmd) watch(a *app) error {
 			case err != nil && list == nil && first:
 				return err
 			case err != nil:
-				a.say("%v", err)
+				a.Say("%v", err)
 			}
 			if err == nil || list != nil {
 				text := cmp.Or(lockTable(list), "no lock is held or waited for\n")
-				if err := a.print(nil, fmt.Sprintf("%s\n%s\n", stamp(now), text)); errors.Is(err, syscall.EPIPE) {
+				if err := a.Print(nil, fmt.Sprintf("%s\n%s\n", stamp(now), text)); errors.Is(err, syscall.EPIPE) {
 					return nil
 				} else if err != nil {
 					return err

@@ -20,6 +20,9 @@ type misuse struct {
 	try string // the hint; "" is the help of the command
 }
 
+// Misuse returns the error of a wrong command line. try is what to write instead; "" is the help.
+func Misuse(err error, try string) error { return &misuse{err, try} }
+
 // Unwrap returns the error.
 func (m *misuse) Unwrap() error { return m.error }
 
@@ -34,7 +37,7 @@ func refuse(cmd *cobra.Command, err error) error {
 		wrong.try = cmd.CommandPath() + " --help"
 	}
 	text := strings.ReplaceAll(wrong.Error(), "\n", " ")
-	return &exitError{code: exitUsage, err: fmt.Errorf("%s\ntry: %s", text, wrong.try)}
+	return Exit(ExitUsage, fmt.Errorf("%s\ntry: %s", text, wrong.try))
 }
 
 // wrongFlag turns an error of pflag into a misuse. Its text repeats the value only of flags that

@@ -35,11 +35,11 @@ type onceCmd struct {
 const (
 	defaultKept   = 24 * time.Hour
 	defaultOutput = 64 << 10
-	mostOutput    = (driver.MaxRecord - 8<<10) / 2 // both streams and a line of JSON are one record
-	mostResult    = driver.MaxRecord - 4<<10
+	maxOutput     = (driver.MaxRecord - 8<<10) / 2 // both streams and a line of JSON are one record
+	maxResult     = driver.MaxRecord - 4<<10
 )
 
-func newOnce(a *app) *cobra.Command {
+func newOnce(a *App) *cobra.Command {
 	c := new(onceCmd)
 	cmd := &cobra.Command{
 		Use: "once [flags] KEY -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command once per key; later calls get its output and exit code.",
@@ -55,9 +55,9 @@ fencelock once -n order:981 -- ./ship 981
 fencelock once --retry-failed --retention 720h report:2026-11 -- ./report
 fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{{"KEY", "Identifies the work to do once, such as an order or a migration."}, commandRow}),
+			argumentRows: Table([]Row{{"KEY", "Identifies the work to do once, such as an order or a migration."}, commandRow}),
 			variables:    commandVariables,
-			exitCodes: table([]explained{
+			ExitCodes: Table([]Row{
 				{"", "the exit code of the command, from this run or the stored one; or one of these:"},
 				{"128+n", "the command was killed by signal n, or signal n arrived during the wait"},
 				{"65", "only the first --max-output bytes of stdout were stored, and the run exited with 0"},
@@ -67,7 +67,7 @@ fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 				{"76", "the lock was lost while the command ran; this run has no outcome"},
 			}),
 		},
-		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: checked(c.check),
+		ValidArgsFunction: completeCommand(cobra.NoFileCompletions), PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	c.flags(cmd)
@@ -77,16 +77,14 @@ fencelock once --payload v1.4.2 deploy:v1.4.2 -- ./deploy --from $HOSTNAME`,
 // flags adds the flags of once, then those shared with run and elect.
 func (c *onceCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.SortFlags = false
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if another process runs the command.",
 		"Wait at most `DURATION` for the run of another process, then exit with 75. 0 means -n.",
 		"Exit code if another process runs the command.")
 	f.BoolVar(&c.RetryFailed, "retry-failed", false, "If the stored outcome is a failure, run the command again.")
 	f.Func("payload", "`TEXT` that identifies the work instead of the command line.", func(s string) error { c.Payload = &s; return nil })
-	durationVar(f, &c.Retention, "retention", "", defaultKept, "How long the outcome is stored.")
-	offer(cmd, "retention", 0, "1h", "24h", "720h")
+	Duration(f, &c.Retention, "retention", defaultKept, "How long the outcome is stored.")
 	c.MaxOutput = defaultOutput
-	f.Var(number{&c.MaxOutput, 0}, "max-output", fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", mostOutput))
+	Number(f, &c.MaxOutput, "max-output", 0, fmt.Sprintf("How many bytes of stdout, and of stderr, to store; at most %d.", maxOutput))
 	f.BoolVar(&c.AcceptCut, "accept-cut", false, "Exit with the code of the run, not with 65, if only a part of stdout can be repeated.")
 	c.command.flags(cmd)
 }
@@ -99,8 +97,8 @@ func (c *onceCmd) check() error {
 	switch {
 	case c.Retention < time.Second || c.Retention > driver.MaxDuration:
 		return fmt.Errorf("--retention %v is not between one second and ten years", c.Retention)
-	case c.MaxOutput > mostOutput:
-		return fmt.Errorf("--max-output %d is not between 0 and %d", c.MaxOutput, mostOutput)
+	case c.MaxOutput > maxOutput:
+		return fmt.Errorf("--max-output %d is not between 0 and %d", c.MaxOutput, maxOutput)
 	}
 	return nil
 }
@@ -119,7 +117,7 @@ func (c *onceCmd) payload() (p []byte) {
 }
 
 // Run runs the command or repeats its outcome. Its error carries the exit code.
-func (c *onceCmd) Run(a *app) error {
+func (c *onceCmd) Run(a *App) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		records, ok := engine.(driver.RecordKeeper)
 		if !ok {
@@ -127,7 +125,7 @@ func (c *onceCmd) Run(a *app) error {
 		}
 		line := newWaitLine(a, c.Name, logEvery)
 		jobs := idempotent.New(c.locker(engine, fencelock.Options{OnWait: line.update}), records.Records(),
-			&idempotent.Config{Retention: c.Retention, MaxResult: mostResult})
+			&idempotent.Config{Retention: c.Retention, MaxResult: maxResult})
 		jobs = jobs.With(idempotent.Options{Payload: c.payload(), Wait: c.Wait.limit, NoWait: c.atOnce(), Again: c.again})
 		var run *idempotent.Run
 		lock, signals, err := a.await(func(ctx context.Context) (_ *fencelock.Lock, err error) {
@@ -159,30 +157,32 @@ func (c *onceCmd) refusal(err error) error {
 	switch {
 	case ok:
 		hint := fmt.Sprintf("fencelock once -w 30s %s -- ..., or fencelock status %s", termtext.ShellWord(c.Name), termtext.ShellWord(busy.Held.Name))
-		return &exitError{code: c.Conflict, err: fmt.Errorf("%q is in progress: %w\ntry: %s", c.Name, busy.Held, hint)}
+		return Exit(c.Conflict, fmt.Errorf("%q is in progress: %w\ntry: %s", c.Name, busy.Held, hint))
 	case errors.Is(err, idempotent.ErrMismatch):
-		return &exitError{code: exitUsage, err: fmt.Errorf("%w\ntry: another key, or --payload if command lines may differ", err)}
+		return Exit(ExitUsage, fmt.Errorf("%w\ntry: another key, or --payload if command lines may differ", err))
 	}
 	return err
 }
 
 // repeat prints the stored outcome of an earlier run.
-func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
+func (c *onceCmd) repeat(a *App, over *idempotent.DoneError) error {
 	r, err := decodeOnce(over)
 	if err != nil {
 		return err
 	}
-	ctx, stop := endedBySignals(a.ctx)
+	ctx, stop := EndedBySignals(a.Context)
 	defer stop()
 	readers := newReaders(a)
-	readers[0].end(r.stdout)
-	readers[1].end(r.stderr)
+	for i, kept := range [][]byte{r.stdout, r.stderr} {
+		_, _ = readers[i].Write(kept) // it never fails
+		readers[i].Close()
+	}
 	if err := a.deliver(ctx, readers); err != nil {
 		return err
 	}
 	c.sayCut(a, r)
-	if a.verbose || isTTY(a.stderr) {
-		a.say("output of the run of %q by pid %d on %s, which ended at %s", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
+	if a.verbose || isTTY(a.Stderr) {
+		a.Say("output of the run of %q by pid %d on %s, which ended at %s", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
 	}
 	if r.StdoutCut && r.Code == 0 && !c.AcceptCut {
 		return exitWith(exitCut)
@@ -191,24 +191,24 @@ func (c *onceCmd) repeat(a *app, over *idempotent.DoneError) error {
 }
 
 // sayCut reports output that was not stored.
-func (c *onceCmd) sayCut(a *app, r onceOutcome) {
+func (c *onceCmd) sayCut(a *App, r onceOutcome) {
 	const cut = "%q wrote more to %s than the %d bytes that were stored"
 	if r.StdoutCut {
-		a.say(cut, c.Name, "stdout", len(r.stdout))
+		a.Say(cut, c.Name, "stdout", len(r.stdout))
 	}
 	if r.StderrCut {
-		a.say(cut, c.Name, "stderr", len(r.stderr))
+		a.Say(cut, c.Name, "stderr", len(r.stderr))
 	}
 }
 
 // perform runs the command under its lock and stores the outcome before it releases the lock. It
 // stores none if the lock was lost, or if the command failed after a signal asked it to end. It
 // waits for the readers of our output last, and only until the next signal.
-func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, what supervise.Command) error {
+func (c *onceCmd) perform(a *App, engine driver.Engine, run *idempotent.Run, what supervise.Command) error {
 	out, err := newOutput(a, c.MaxOutput)
 	if err != nil {
 		run.Abandon() // nothing runs
-		return &exitError{code: exitStart, err: err}
+		return Exit(exitStart, err)
 	}
 	defer out.close()
 	what.Output = out.writers()
@@ -219,7 +219,7 @@ func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, wha
 	}
 	end := process.Wait()
 	defer process.Close()
-	ctx, stop := endedBySignals(a.ctx)
+	ctx, stop := EndedBySignals(a.Context)
 	defer stop()
 	stuck := a.stuck(end, run.Lock())
 	end = a.late(end, run.Lock())
@@ -228,7 +228,7 @@ func (c *onceCmd) perform(a *app, engine driver.Engine, run *idempotent.Run, wha
 	if end.Lost || end.Broken || end.Asked && code != 0 {
 		err := stuck
 		if stuck == nil {
-			err = a.verdict(end, giveBack(run.Lock()))
+			err = a.verdict(end, releaseLock(run.Lock()))
 		}
 		ctx, cancel := context.WithTimeout(ctx, lastMessage)
 		defer cancel()

@@ -20,8 +20,8 @@ import (
 // output passes on what a command writes, without delay, and keeps the beginning of each stream.
 type output struct{ streams [2]*stream }
 
-// newOutput keeps up to most bytes of stdout, and of stderr.
-func newOutput(a *app, most int) (*output, error) {
+// newOutput keeps up to limit bytes of stdout, and of stderr.
+func newOutput(a *App, limit int) (*output, error) {
 	o := &output{}
 	for i, to := range newReaders(a) {
 		ours, theirs, err := os.Pipe()
@@ -29,7 +29,7 @@ func newOutput(a *app, most int) (*output, error) {
 			o.close()
 			return nil, err
 		}
-		s := &stream{to: to, most: most, ours: ours, theirs: theirs, over: make(chan struct{}), ended: make(chan struct{})}
+		s := &stream{to: to, limit: limit, ours: ours, theirs: theirs, ended: make(chan struct{})}
 		go s.pass() // ends after finish, or when ours is closed
 		o.streams[i] = s
 	}
@@ -49,7 +49,7 @@ func (o *output) writers() (files [2]*os.File) {
 // pipe open.
 func (o *output) finish() {
 	for _, s := range o.streams {
-		close(s.over)
+		s.to.Hurry()
 		_ = errors.Join(s.theirs.Close(), s.ours.SetReadDeadline(time.Now())) // pipes have deadlines
 		<-s.ended
 	}
@@ -62,7 +62,7 @@ func (o *output) outcome(code int) onceOutcome {
 }
 
 // readers returns the readers of our output.
-func (o *output) readers() [2]*reader { return [2]*reader{o.streams[0].to, o.streams[1].to} }
+func (o *output) readers() [2]reader { return [2]reader{o.streams[0].to, o.streams[1].to} }
 
 func (o *output) close() {
 	for _, s := range o.streams {
@@ -104,14 +104,13 @@ func decodeOnce(over *idempotent.DoneError) (o onceOutcome, err error) {
 // stream is stdout or stderr of a command. Its goroutine owns kept, cut and late until ended is
 // closed.
 type stream struct {
-	to   *reader
-	most int
-	kept []byte
-	cut  bool // some output was not kept
-	late int  // bytes read after the end of the command
+	to    reader
+	limit int
+	kept  []byte
+	cut   bool // some output was not kept
+	late  int  // bytes read after the end of the command
 
 	ours, theirs *os.File
-	over         chan struct{} // closed when the command has ended
 	ended        chan struct{} // closed when everything was read
 }
 
@@ -119,19 +118,17 @@ type stream struct {
 // it hands the rest to the reader without waiting.
 func (s *stream) pass() {
 	defer close(s.ended)
-	var rest []byte
+	defer s.to.Close()
 	buf := make([]byte, 32<<10)
 	for read := s.ours.Read; ; {
 		n, err := read(buf)
 		s.keep(buf[:n])
-		if n > 0 && (rest != nil || !s.to.take(bytes.Clone(buf[:n]), s.over)) {
-			rest = append(rest, buf[:n]...)
-		}
+		_, _ = s.to.Write(buf[:n]) // it never fails
+		s.to.Room(len(buf))
 		if errors.Is(err, os.ErrDeadlineExceeded) { // the command has ended
 			read, err = s.readLate, nil
 		}
 		if err != nil { // a pipe only ends
-			s.to.end(rest)
 			return
 		}
 	}
@@ -139,12 +136,12 @@ func (s *stream) pass() {
 
 // keep stores as much of p as there is room for.
 func (s *stream) keep(p []byte) {
-	room := min(len(p), s.most-len(s.kept))
+	room := min(len(p), s.limit-len(s.kept))
 	s.kept, s.cut = append(s.kept, p[:room]...), s.cut || room < len(p)
 }
 
-// mostLate is more than a pipe holds. A foreign process may write for ever.
-const mostLate = 4 << 20
+// maxLate is more than a pipe holds. A foreign process may write for ever.
+const maxLate = 4 << 20
 
 // readLate reads what is already in the pipe, and returns io.EOF if there is nothing.
 func (s *stream) readLate(buf []byte) (n int, err error) {
@@ -156,7 +153,7 @@ func (s *stream) readLate(buf []byte) (n int, err error) {
 		n, _ = unix.Read(int(fd), buf)
 		return true // do not wait
 	})
-	if s.late += n; n <= 0 || s.late > mostLate {
+	if s.late += n; n <= 0 || s.late > maxLate {
 		return max(n, 0), io.EOF
 	}
 	return n, err

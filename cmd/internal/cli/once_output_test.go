@@ -26,7 +26,7 @@ func TestOutputInOrder(t *testing.T) {
 	const chunk, chunks, most = 32 << 10, 4, 100_000 // two in the pipe, one read, one being written
 	for range 50 {
 		out := &gate{opened: make(chan struct{})}
-		a := &app{stdout: out, stderr: io.Discard}
+		a := &App{stdout: out, Stderr: io.Discard}
 		o, err := newOutput(a, most)
 		must(t, err)
 		var want []byte

@@ -4,9 +4,11 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -18,12 +20,9 @@ import (
 )
 
 // pipeCmd is the verb pipe: a child process that holds locks for the program that started it.
-type pipeCmd struct {
-	Protocol int
-	Guard    bool // this is the guard of such a process
-}
+type pipeCmd struct{ Protocol int }
 
-func newPipe(a *app) *cobra.Command {
+func newPipe(a *App) *cobra.Command {
 	c := &pipeCmd{Protocol: pipe.Protocol}
 	cmd := &cobra.Command{
 		Use: "pipe [flags]", GroupID: useLocks, Short: "Hold locks for a program that asks on stdin in JSON.", SuggestFor: []string{"hold", "stdio", "serve"},
@@ -32,12 +31,10 @@ func newPipe(a *app) *cobra.Command {
 INT, TERM, HUP and QUIT have no effect, since a terminal or a service manager sends them to this process too while the program still stops its work.`,
 		Example: `echo '{"op":"status","id":1,"name":"nightly"}' | fencelock pipe
 fencelock pipe --protocol 1`,
-		Args: arguments(), PreRunE: checked(c.check),
+		Args: Arguments(), PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	cmd.Flags().Var(number{&c.Protocol, 1}, "protocol", "`VERSION` of the protocol that the program speaks.")
-	cmd.Flags().BoolVar(&c.Guard, "guard", false, "")
-	_ = cmd.Flags().MarkHidden("guard")
+	Number(cmd.Flags(), &c.Protocol, "protocol", 1, "`VERSION` of the protocol that the program speaks.")
 	return cmd
 }
 
@@ -50,24 +47,25 @@ func (c *pipeCmd) check() error {
 }
 
 // Run serves the program until its input ends or it has ended.
-func (c *pipeCmd) Run(a *app) error {
+func (c *pipeCmd) Run(a *App) error {
 	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
-	if c.Guard {
+	if os.Getenv(keeperVariable) == guardOfKeeper {
 		pipe.RunGuard(pipe.StdinEnds)
 		return nil
 	}
 	supervise.KeepFiles()
 	parent := supervise.Ended(os.Getppid())
-	engine, closeEngine, err := a.open(a.ctx)
+	engine, closeEngine, err := a.open(a.Context)
 	if err != nil {
-		_, _ = a.stdout.Write(pipe.Failed(err, spoken))
+		_, _ = a.stdout.Write(pipe.Failed(err, redactLine))
 		return err
 	}
 	guard, err := guardFor(engine)
 	if err == nil {
-		pipe.Serve(a.ctx, pipe.Config{
+		pipe.Serve(a.Context, pipe.Config{
 			Engine: engine, Version: thisBuild().Version, In: a.stdin, Out: a.stdout, Parent: parent, Guard: guard,
-			Redact: spoken, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf, Rates: ratesOf,
+			Redact: redactLine, Status: func(s driver.Status) any { return viewOf(s) }, Rate: rateOf,
+			Rates: sync.OnceValues(func() (driver.RateLimiter, error) { return ratesOf(engine) }),
 		})
 	}
 	if closing := closeEngine(); err == nil {
@@ -85,28 +83,26 @@ func rateOf(text string) (ratelimit.Limit, error) {
 
 // guardFor starts the guard of an engine whose locks are file descriptors.
 func guardFor(engine driver.Engine) (*pipe.Guard, error) {
-	i, ok := engine.(inheritor)
+	i, ok := engine.(pipe.Inheritor)
 	if !ok {
 		return nil, nil
 	}
-	return startGuard(i, func(cmd *exec.Cmd) {
-		cmd.Args, cmd.Stdin = []string{os.Args[0], "pipe", "--guard"}, os.Stdin
-	})
+	return startGuard(i, []string{os.Args[0], "pipe"}, os.Stdin)
 }
 
-// startGuard starts this program once more as the guard of locks. prepare gives it its arguments.
-func startGuard(engine pipe.Inheritor, prepare func(*exec.Cmd)) (*pipe.Guard, error) {
+// startGuard starts this program once more as the guard of locks.
+func startGuard(engine pipe.Inheritor, args []string, stdin io.Reader) (*pipe.Guard, error) {
 	self, err := supervise.OwnProgram()
 	if err != nil {
-		return nil, &exitError{code: exitStart, err: err}
+		return nil, err
 	}
 	guard, err := pipe.StartGuard(engine, func() *exec.Cmd {
 		cmd := exec.Command(self)
-		prepare(cmd)
+		cmd.Args, cmd.Stdin, cmd.Env = args, stdin, append(os.Environ(), keeperVariable+"="+guardOfKeeper)
 		return cmd
 	})
 	if err != nil {
-		return nil, &exitError{code: exitStart, err: fmt.Errorf("the guard of the lock does not start: %w", err)}
+		return nil, Exit(exitStart, fmt.Errorf("the guard of the lock does not start: %w", err))
 	}
 	return guard, nil
 }

@@ -17,32 +17,32 @@ import (
 )
 
 // handleRow explains the argument of release and renew.
-var handleRow = explained{"HANDLE", "The handle that fencelock acquire printed."}
+var handleRow = Row{"HANDLE", "The handle that fencelock acquire printed."}
 
 // releaseCmd is the verb release.
 type releaseCmd struct{ handle }
 
-func newRelease(a *app) *cobra.Command {
+func newRelease(a *App) *cobra.Command {
 	c := new(releaseCmd)
 	return &cobra.Command{
 		Use: "release [flags] HANDLE", GroupID: useLocks, Short: "Release a lock of fencelock acquire.", SuggestFor: []string{"unlock"},
 		Long:    `It works on every host that reaches the locks, not only on that of the keeper. A later holder of the name keeps the lock.`,
 		Example: `fencelock release "$FENCELOCK_HANDLE"`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{handleRow}),
-			exitCodes:    table([]explained{{"76", "the lock was lost or released before"}}),
+			argumentRows: Table([]Row{handleRow}),
+			ExitCodes:    Table([]Row{{"76", "the lock was lost or released before"}}),
 		},
-		Args: arguments(&c.text), PreRunE: checked(c.check), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: Arguments(&c.text), PreRunE: Checked(c.check), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 }
 
 // Run ends the acquisition of the handle. If its keeper is on this host but cannot reach the server,
 // this process would not reach it either.
-func (c *releaseCmd) Run(a *app) error {
+func (c *releaseCmd) Run(a *App) error {
 	owner, name := c.parts()
 	answer, ok := askKeeper(owner, askRelease, keeperLimit, func() {
-		a.say("waiting until the keeper of %s has released it, for at most %v", termtext.Word(name), keeperLimit)
+		a.Say("waiting until the keeper of %s has released it, for at most %v", termtext.Word(name), keeperLimit)
 	})
 	switch outcome, why, _ := strings.Cut(answer, " "); {
 	case !ok:
@@ -52,7 +52,7 @@ func (c *releaseCmd) Run(a *app) error {
 	case outcome == answerLost:
 		return c.lost()
 	default:
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("the keeper has ended, and the lock is free when its lease expires: %s\ntry: fencelock doctor", why)}
+		return Exit(ExitUnavailable, fmt.Errorf("the keeper has ended, and the lock is free when its lease expires: %s\ntry: fencelock doctor", why))
 	}
 }
 
@@ -60,11 +60,11 @@ func (c *releaseCmd) Run(a *app) error {
 const releaseReason = "released by fencelock release"
 
 // releaseElsewhere ends an acquisition whose keeper is on another host, or gone.
-func (c *releaseCmd) releaseElsewhere(a *app) error {
+func (c *releaseCmd) releaseElsewhere(a *App) error {
 	owner, name := c.parts()
 	err := a.with(func(ctx context.Context, engine driver.Engine) error {
 		locker := fencelock.New(engine, nil)
-		announce(ctx, locker, owner)
+		recordRelease(ctx, locker, owner)
 		_, err := locker.BreakOwner(ctx, name, owner, releaseReason)
 		return err
 	})
@@ -84,9 +84,9 @@ const (
 // recordOf returns the key of the record about an acquisition.
 func recordOf(owner string) string { return "fencelock:released:" + owner }
 
-// announce writes the record, if the engine has records. If it fails, the keeper may take the
+// recordRelease writes the record, if the engine has records. If it fails, the keeper may take the
 // release for a loss.
-func announce(ctx context.Context, locker *fencelock.Locker, owner string) {
+func recordRelease(ctx context.Context, locker *fencelock.Locker, owner string) {
 	records, err := locker.Records()
 	if err != nil {
 		return
@@ -96,8 +96,8 @@ func announce(ctx context.Context, locker *fencelock.Locker, owner string) {
 	_, _ = records.Swap(ctx, recordOf(owner), []byte(releaseReason), "", recordLife)
 }
 
-// announced reports whether there is a record of the release.
-func announced(locker *fencelock.Locker, owner string) bool {
+// releaseRecorded reports whether there is a record of the release.
+func releaseRecorded(locker *fencelock.Locker, owner string) bool {
 	records, err := locker.Records()
 	if err != nil {
 		return false

@@ -21,7 +21,7 @@ type renewCmd struct {
 	MaxHold time.Duration
 }
 
-func newRenew(a *app) *cobra.Command {
+func newRenew(a *App) *cobra.Command {
 	c := new(renewCmd)
 	cmd := &cobra.Command{
 		Use: "renew [flags] HANDLE", GroupID: useLocks, Short: "Set the maximum hold of a lock of fencelock acquire anew.",
@@ -30,23 +30,22 @@ func newRenew(a *app) *cobra.Command {
 The keeper enforces the maximum, so the command asks it, on the host of the keeper and as its user or root. A server passes a release on to another host, but no new maximum. "fencelock ls" shows the new maximum on the host of the keeper, and the one of the acquisition elsewhere.`,
 		Example: `fencelock renew "$FENCELOCK_HANDLE" --max-hold 10m`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{handleRow}),
-			exitCodes: table([]explained{
+			argumentRows: Table([]Row{handleRow}),
+			ExitCodes: Table([]Row{
 				{"1", "the keeper is on another host, belongs to another user or does not answer"},
 				{"76", "the lock was lost or released before, or its maximum hold is over"},
 			}),
 		},
-		Args: arguments(&c.text), PreRunE: checked(c.check), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: Arguments(&c.text), PreRunE: Checked(c.check), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
-	most(cmd.Flags(), &c.MaxHold, "max-hold", "Release the lock after `DURATION` from now. Required.")
-	offer(cmd, "max-hold", 0, "10m", "1h")
+	atLeast(cmd.Flags(), &c.MaxHold, "max-hold", positive, "Release the lock after `DURATION` from now. Required.")
 	_ = cmd.MarkFlagRequired("max-hold")
 	return cmd
 }
 
 // Run asks the keeper of the handle.
-func (c *renewCmd) Run(a *app) error {
+func (c *renewCmd) Run(a *App) error {
 	owner, name := c.parts()
 	ms := max(1, c.MaxHold.Milliseconds())
 	answer, ok := askKeeper(owner, askRenew+" "+strconv.FormatInt(ms, 10), renewLimit, func() {})
@@ -56,7 +55,7 @@ func (c *renewCmd) Run(a *app) error {
 	case answer == answerRenewed:
 		return nil
 	case answer == answerOver:
-		return &exitError{code: exitLost, err: fmt.Errorf("the maximum hold of %s is over; its keeper is about to release it", termtext.Word(name))}
+		return Exit(exitLost, fmt.Errorf("the maximum hold of %s is over; its keeper is about to release it", termtext.Word(name)))
 	case answer == answerLost:
 		return c.lost()
 	}
@@ -64,7 +63,7 @@ func (c *renewCmd) Run(a *app) error {
 }
 
 // unreachable is the error for a keeper that does not answer here.
-func (c *renewCmd) unreachable(a *app) error {
+func (c *renewCmd) unreachable(a *App) error {
 	owner, name := c.parts()
 	status, err := a.status(name)
 	if err != nil {
@@ -83,5 +82,5 @@ func (c *renewCmd) unreachable(a *app) error {
 	if host, err := os.Hostname(); err == nil && host == keeper.Host {
 		what, try = "does not answer", fmt.Sprintf("the same command as the user of the keeper or root; if the keeper is stopped, kill -CONT %d", keeper.PID)
 	}
-	return &exitError{code: exitNotHeld, err: fmt.Errorf("the keeper of %s is %s, and %s\ntry: %s", termtext.Word(name), holderPlace(keeper), what, try)}
+	return Exit(exitNotHeld, fmt.Errorf("the keeper of %s is %s, and %s\ntry: %s", termtext.Word(name), holderPlace(keeper), what, try))
 }

@@ -20,10 +20,10 @@ import (
 // resignCmd is the verb resign.
 type resignCmd struct{ Name, Reason, To string }
 
-func newResign(a *app) *cobra.Command {
+func newResign(a *App) *cobra.Command {
 	c := new(resignCmd)
 	cmd := &cobra.Command{
-		Use: "resign [flags] NAME", GroupID: seeLocks, Short: "Depose the leader and print a token that shuts it out.",
+		Use: "resign [flags] NAME", GroupID: SeeLocks, Short: "Depose the leader and print a token that shuts it out.",
 		Long: `Ends the term of the current leader. The next process in the queue leads at once. The old leader, if it can be reached, stops its command and campaigns again behind the others; otherwise its term ends with its lease. If the leader gives up at the same moment, its successor stays the leader.
 
 The new leader may start before the old one has stopped. To avoid an overlap, end the process of the leader instead: elect releases the name after its command has ended.
@@ -33,28 +33,23 @@ With --to, a process on that host leads next, wherever it is in the queue and wh
 fencelock resign billing --to web2
 fencelock status billing`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{nameRow}),
-			exitCodes: table([]explained{
+			argumentRows: Table([]Row{nameRow}),
+			ExitCodes: Table([]Row{
 				{"1", "there is no leader, or it has just given up, or no process waits on the host of --to"},
 				{"75", "the term has ended, but another host than that of --to leads"},
 				{"74", "the term has ended, but the token could not be written to stdout; it is on stderr"},
 			}),
 		},
-		Args: arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
+		Args: Arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why. A leader that can be reached reports it.")
-	cmd.Flags().Func("to", "`HOST` of the next leader, as status shows it.", func(s string) error {
-		if c.To = s; s == "" {
-			return errors.New("it is empty") // an empty variable must not mean any host
-		}
-		return nil
-	})
+	text(cmd.Flags(), &c.To, "to", "`HOST` of the next leader, as status shows it.")
 	return cmd
 }
 
 // Run ends the term of the leader and prints the new token.
-func (c *resignCmd) Run(a *app) error {
+func (c *resignCmd) Run(a *App) error {
 	var leader election.Leader
 	var token int64
 	err := a.with(func(ctx context.Context, engine driver.Engine) (err error) {
@@ -63,15 +58,15 @@ func (c *resignCmd) Run(a *app) error {
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrUnavailable): // only --to has a limit
-		err = &exitError{code: exitBusy, err: fmt.Errorf("%s has not become the leader of %s\ntry: fencelock status %s", termtext.Word(c.To), termtext.Word(c.Name), termtext.ShellWord(c.Name))}
+		err = Exit(exitBusy, fmt.Errorf("%s has not become the leader of %s\ntry: fencelock status %s", termtext.Word(c.To), termtext.Word(c.Name), termtext.ShellWord(c.Name)))
 	case errors.Is(err, election.ErrNoCandidate):
-		return &exitError{code: exitNotHeld, err: fmt.Errorf("no process waits for %s on %s\ntry: fencelock status %s", termtext.Word(c.Name), termtext.Word(c.To), termtext.ShellWord(c.Name))}
+		return Exit(exitNotHeld, fmt.Errorf("no process waits for %s on %s\ntry: fencelock status %s", termtext.Word(c.Name), termtext.Word(c.To), termtext.ShellWord(c.Name)))
 	}
 	switch {
 	case token != 0: // a guard refuses the old leader, even if it continues, since its token is smaller
 		return errors.Join(a.printToken(token, resigned{c.Name, token, leader.Owner, leader.Host, leader.PID, leader.Term}), err)
 	case errors.Is(err, driver.ErrNotHeld):
-		return &exitError{code: exitNotHeld, err: fmt.Errorf("%s has no leader\ntry: fencelock status %s", termtext.Word(c.Name), termtext.ShellWord(c.Name))}
+		return Exit(exitNotHeld, fmt.Errorf("%s has no leader\ntry: fencelock status %s", termtext.Word(c.Name), termtext.ShellWord(c.Name)))
 	}
 	return err
 }

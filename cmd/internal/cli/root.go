@@ -15,17 +15,17 @@ import (
 // The groups of verbs in help.
 const (
 	useLocks = "Use locks"
-	seeLocks = "See and manage locks"
+	SeeLocks = "See and manage locks"
 	moreVerb = "More"
 )
 
 func init() { cobra.EnableCommandSorting = false } // help shows verbs in the order of newRoot
 
 // New returns the tree of commands, for programs that document it.
-func New() *cobra.Command { return newRoot(new(app)) }
+func New() *cobra.Command { return newRoot(new(App)) }
 
 // newRoot returns the tree of commands, verbs among them. It parses the flags of every command into a.
-func newRoot(a *app, verbs ...Verb) *cobra.Command {
+func newRoot(a *App, verbs ...Verb) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
 		Use: "fencelock COMMAND [flags] [ARGUMENTS]", Short: "Run commands under locks that many processes share, with fencing tokens.",
@@ -37,20 +37,20 @@ fencelock run -n nightly -- ./backup.sh  or exit 75 at once
 fencelock elect billing -- ./billing     one leader; the others wait
 fencelock ls                             who holds what`,
 		Annotations: map[string]string{
-			variables: table([]explained{
+			variables: Table([]Row{
 				{"FENCELOCK_URL", "the URL of the locks, if --url is not given"},
 				{"XDG_STATE_HOME", "without a URL, the locks are in its subdirectory fencelock; those of root are in /var/lib/fencelock"},
 			}),
-			exitCodes: table(verbCodes),
+			ExitCodes: Table(verbCodes),
 		},
 		Args: noVerb, PersistentPreRunE: checkFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case version:
-				return versionCmd{}.Run(a)
+				return a.printVersion()
 			case cmd.Flags().NFlag() == 0:
-				_, _ = io.WriteString(a.stderr, helpPage(cmd))
-				return exitWith(exitUsage)
+				_, _ = io.WriteString(a.Stderr, helpPage(cmd))
+				return exitWith(ExitUsage)
 			}
 			return &misuse{error: errors.New("a command is missing, such as run or ls")}
 		},
@@ -63,7 +63,7 @@ fencelock ls                             who holds what`,
 	a.addFlags(root)
 	root.Flags().BoolVar(&version, "version", false, "Print the version.")
 	root.SetHelpFunc(a.printHelp)
-	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: seeLocks, Title: seeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
+	root.AddGroup(&cobra.Group{ID: useLocks, Title: useLocks}, &cobra.Group{ID: SeeLocks, Title: SeeLocks}, &cobra.Group{ID: moreVerb, Title: moreVerb})
 	root.AddCommand(
 		newRun(a), newElect(a), newOnce(a), newAcquire(a), newRenew(a), newRelease(a), newLimit(a), newPipe(a),
 		newLs(a), newStatus(a), newHolds(a), newWatch(a), newUI(a), newBreak(a), newJobs(a), newResign(a), newResize(a), newInit(a), newDoctor(a),
@@ -72,18 +72,21 @@ fencelock ls                             who holds what`,
 	for _, verb := range verbs {
 		root.AddCommand(verb(a))
 	}
+	for _, verb := range root.Commands() {
+		verb.Flags().SortFlags = false
+	}
 	addHelp(root)
 	addCommonCodes(root)
 	return root
 }
 
 // addFlags adds the flags that every command has.
-func (a *app) addFlags(root *cobra.Command) {
+func (a *App) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.SortFlags = false
-	f.StringVar(&a.url, "url", os.Getenv("FENCELOCK_URL"), "`URL` of the locks, such as file:///path. Default: a directory of this user on this host. ($FENCELOCK_URL)")
+	f.StringVar(&a.URL, "url", os.Getenv("FENCELOCK_URL"), "`URL` of the locks, such as file:///path. Default: a directory of this user on this host. ($FENCELOCK_URL)")
 	f.Lookup("url").DefValue = "" // it may hold a password
-	offer(root, "url", cobra.ShellCompDirectiveNoSpace, engineurl.Beginnings()...)
+	_ = root.RegisterFlagCompletionFunc("url", cobra.FixedCompletions(engineurl.Beginnings(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	f.BoolVar(&a.json, "json", false, "Print JSON, one object per line.")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "Print more on stderr.")
 	f.BoolP("help", "h", false, "Show this help.")

@@ -16,8 +16,8 @@ import (
 
 // readRun parses a command line of run.
 func readRun(args ...string) (*runCmd, error) {
-	c, root := new(runCmd), newRoot(new(app))
-	cmd := &cobra.Command{Use: "read [flags] NAME -- CMD [ARG]...", PreRunE: checked(c.check), Run: func(*cobra.Command, []string) {}}
+	c, root := new(runCmd), newRoot(new(App))
+	cmd := &cobra.Command{Use: "read [flags] NAME -- CMD [ARG]...", PreRunE: Checked(c.check), Run: func(*cobra.Command, []string) {}}
 	c.flags(cmd)
 	root.AddCommand(cmd)
 	root.SetArgs(append([]string{"read"}, args...))
@@ -99,7 +99,7 @@ func TestRefusedCommandLines(t *testing.T) {
 	} {
 		var talk strings.Builder
 		code := run(strings.Fields(args), nil, io.Discard, &talk)
-		if got, _, _ := strings.Cut(talk.String(), "\n"); code != exitUsage || got != "fencelock: "+want {
+		if got, _, _ := strings.Cut(talk.String(), "\n"); code != ExitUsage || got != "fencelock: "+want {
 			t.Errorf("%s: %d, %s, want %s", args, code, got, want)
 		}
 	}
@@ -113,14 +113,14 @@ func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
 		"ls --url=redis://h": "redis://h",
 		"--url a ls --url b": "b",
 	} {
-		a := new(app)
+		a := new(App)
 		root := newRoot(a)
 		for _, verb := range root.Commands() {
 			verb.RunE = func(*cobra.Command, []string) error { return nil }
 		}
 		root.SetArgs(strings.Fields(args))
-		if err := root.Execute(); err != nil || a.url != want {
-			t.Errorf("%s: %q, %v", args, a.url, err)
+		if err := root.Execute(); err != nil || a.URL != want {
+			t.Errorf("%s: %q, %v", args, a.URL, err)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestURLOfTheFlagAndOfTheEnvironment(t *testing.T) {
 // verb requires.
 func TestHelp(t *testing.T) {
 	t.Setenv("FENCELOCK_URL", "redis://u:s3cret@h")
-	root := newRoot(new(app))
+	root := newRoot(new(App))
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		name := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "fencelock"), " ")
 		var first string

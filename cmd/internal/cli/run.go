@@ -33,7 +33,7 @@ type runCmd struct {
 	tick tickRun
 }
 
-func newRun(a *app) *cobra.Command {
+func newRun(a *App) *cobra.Command {
 	c := new(runCmd)
 	cmd := &cobra.Command{
 		Use: "run [flags] NAME -- CMD [ARG]...", GroupID: useLocks, Short: "Run a command while holding a lock.", SuggestFor: []string{"exec", "lock"},
@@ -51,9 +51,9 @@ fencelock run nightly -c 'cd /srv && tar -c data | gzip >/backup/data.tar.gz'
 fencelock run --limit 3 builds -- make
 fencelock run --tick 1m report -- ./report.sh`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{nameRow, commandRow}),
+			argumentRows: Table([]Row{nameRow, commandRow}),
 			variables:    commandVariables,
-			exitCodes: table([]explained{
+			ExitCodes: Table([]Row{
 				{"", "the exit code of the command, or one of these:"},
 				{"128+n", "the command was killed by signal n, or signal n arrived during the wait"},
 				{"71", "fencelock could not start its watchdog or get another resource, or its watchdog was killed"},
@@ -62,7 +62,7 @@ fencelock run --tick 1m report -- ./report.sh`,
 				{"124", "the command was stopped because of --max-hold"},
 			}),
 		},
-		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: checked(c.check),
+		ValidArgsFunction: completeCommand(a.lockNames), PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	c.flags(cmd)
@@ -72,20 +72,16 @@ fencelock run --tick 1m report -- ./report.sh`,
 // flags adds the flags of run, then those shared with elect and once.
 func (c *runCmd) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.SortFlags = false
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the lock is held.",
 		"Wait at most `DURATION`, then exit with 75. 0 means -n.",
 		"Exit code if the lock is busy.")
 	f.BoolVarP(&c.Quiet, "quiet-if-busy", "q", false, "If the lock is busy, print nothing and exit with 0.")
 	c.sharing.flags(f)
-	durationVar(f, &c.MinHold, "min-hold", "", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
-	offer(cmd, "min-hold", 0, "1m")
-	most(f, &c.Most, "max-hold", "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
-	offer(cmd, "max-hold", 0, "10m", "1h", "12h")
-	f.Func("tick", "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller, but a host with -n has already skipped it. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.", c.setTick)
-	offer(cmd, "tick", 0, "1m", "5m", "1h", "12h")
+	Duration(f, &c.MinHold, "min-hold", 0, "Keep the name closed for at least this long after the lock was acquired, even if this process dies. fencelock break opens it.")
+	atLeast(f, &c.MaxRun, "max-hold", positive, "Stop a command that runs for longer than `DURATION` with --signal, then SIGKILL, release the lock and exit with 124.")
+	atLeast(f, &c.Tick, "tick", time.Second, "Run once per tick across all hosts whose crontabs start this job every `DURATION`; exit with 75 if another host has started it. An attempt that ends before the command starts leaves the tick to the next caller, but a host with -n has already skipped it. Must not exceed the shortest interval between two runs: write 12h for a daily job, since a day may have 23 hours.")
 	f.StringVar(&c.OnLost, "on-lost", "terminate", "`ACTION` if the lock is lost: terminate the command, or ignore the loss. With ignore, the command also keeps running if fencelock is killed.")
-	offer(cmd, "on-lost", 0, "terminate", "ignore")
+	Offer(cmd, "on-lost", "terminate", "ignore")
 	f.BoolVarP(&c.Close, "close", "o", false, "Wait only for the command itself, not for processes it leaves behind, and do not pass the lock's file descriptor to it.")
 	c.command.flags(cmd)
 }
@@ -113,8 +109,8 @@ type sharing struct {
 
 func (s *sharing) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&s.Shared, "shared", "s", false, "Share the lock with other shared holders.")
-	f.Var(number{&s.Limit, 1}, "limit", "Share the lock with at most N holders in total.")
-	f.Var(number{&s.Weight, 1}, "weight", "With --limit: count as N holders instead of 1.")
+	Number(f, &s.Limit, "limit", 1, "Share the lock with at most N holders in total.")
+	Number(f, &s.Weight, "weight", 1, "With --limit: count as N holders instead of 1.")
 }
 
 // over returns o with the options for sharing.
@@ -135,18 +131,6 @@ func (s *sharing) check() error {
 	return nil
 }
 
-// setTick parses --tick. A 0, which an empty shell variable may produce, must not count as an
-// absent flag.
-func (c *runCmd) setTick(s string) (err error) {
-	if c.Tick, err = parseDuration(s); err != nil {
-		return err
-	}
-	if c.Tick < time.Second {
-		return fmt.Errorf("%s is less than 1s", s)
-	}
-	return nil
-}
-
 // ifBusy has the flags of verbs that wait for a lock or a turn.
 type ifBusy struct {
 	Nonblock bool
@@ -160,7 +144,7 @@ func (b *ifBusy) flags(cmd *cobra.Command, nonblock, wait, conflict string) {
 	f := cmd.Flags()
 	f.BoolVarP(&b.Nonblock, "nonblock", "n", false, nonblock)
 	f.FuncP("wait", "w", wait, b.Wait.set)
-	offer(cmd, "wait", 0, "10s", "1m", "10m")
+	Offer(cmd, "wait", "10s", "1m", "10m")
 	f.VarP(number{&b.Conflict, 0}, "conflict-exit-code", "E", conflict)
 }
 
@@ -202,7 +186,7 @@ func (w *waitLimit) set(s string) (err error) {
 }
 
 // Run acquires the lock, runs the command and releases the lock. Its error carries the exit code.
-func (c *runCmd) Run(a *app) error {
+func (c *runCmd) Run(a *App) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		line := newWaitLine(a, c.Name, logEvery)
 		locker := c.locker(engine, c.sharing.over(fencelock.Options{Wait: c.Wait.limit, MinHold: c.MinHold, OnWait: line.update}))
@@ -219,12 +203,12 @@ func (c *runCmd) Run(a *app) error {
 }
 
 // taker returns a function that acquires the lock, for a tick if there is one.
-func (c *runCmd) taker(a *app, engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
+func (c *runCmd) taker(a *App, engine driver.Engine, locker *fencelock.Locker) func(context.Context) (*fencelock.Lock, error) {
 	take := c.from(locker)
 	if c.Tick == 0 {
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
-	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&spokenLog{app: a})})
+	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&logPrinter{app: a})})
 	return c.tick.taker(job, c.Tick, cron.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait.limit})
 }
 
@@ -239,7 +223,7 @@ func (c *runCmd) refusal(err error) error {
 		return exitWith(0)
 	}
 	if skipped, ok := errors.AsType[*cron.SkippedError](err); ok {
-		return &exitError{code: c.Conflict, err: skipped}
+		return Exit(c.Conflict, skipped)
 	}
 	who := err.Error()
 	if held, ok := errors.AsType[*fencelock.HeldError](err); ok {
@@ -251,5 +235,5 @@ func (c *runCmd) refusal(err error) error {
 		wait = fmt.Sprintf("fencelock run -w %v", 2*c.Wait.limit)
 	}
 	hint := fmt.Sprintf("%s %s -- ..., or fencelock status %[2]s", wait, termtext.ShellWord(c.Name))
-	return &exitError{code: c.Conflict, err: fmt.Errorf("%s\ntry: %s", who, hint)}
+	return Exit(c.Conflict, fmt.Errorf("%s\ntry: %s", who, hint))
 }

@@ -106,7 +106,7 @@ func refuses(t *testing.T, fault, url string) {
 					args := append([]string{"run", "--url", url}, flags...)
 					out, err := exec.Command("fencelock", append(args, name, "--", "touch", ran)...).CombinedOutput()
 					text, code := string(out), exitCodeOf(err)
-					if code != exitUnavailable || text == "" || strings.Contains(text, "held") || strings.Contains(text, "busy") {
+					if code != ExitUnavailable || text == "" || strings.Contains(text, "held") || strings.Contains(text, "busy") {
 						mu.Lock()
 						defer mu.Unlock()
 						wrong = append(wrong, fmt.Sprintf("run %v %s exited with %d and said %q", flags, name, code, text))

@@ -208,8 +208,8 @@ func leader() {
 		hooks:   hooks{Timeout: byDefault},
 	}
 	check(c.check())
-	err = c.lead(&app{ctx: context.Background(), stderr: os.Stderr}, tellsRelease{engine}, path)
-	complain(os.Stderr, err)
+	err = c.lead(&App{Context: context.Background(), Stderr: os.Stderr}, tellsRelease{engine}, path)
+	printError(os.Stderr, err)
 	os.Exit(exitCode(err))
 }
 

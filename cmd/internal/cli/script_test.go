@@ -256,9 +256,9 @@ func scriptWaitQueued(ts *testscript.TestScript, neg bool, args []string) {
 // statusOf returns the status of a name. ok is false if the engine does not answer in time, as on a
 // busy machine.
 func statusOf(ts *testscript.TestScript, name string) (s driver.Status, ok bool) {
-	a := &app{ctx: context.Background(), url: ts.Getenv("FENCELOCK_URL")}
-	err := a.within(a.ctx, func(engine driver.Engine) (err error) {
-		s, err = fencelock.New(engine, nil).Status(a.ctx, name)
+	a := &App{Context: context.Background(), URL: ts.Getenv("FENCELOCK_URL")}
+	err := a.within(a.Context, func(engine driver.Engine) (err error) {
+		s, err = fencelock.New(engine, nil).Status(a.Context, name)
 		return err
 	})
 	if errors.Is(err, driver.ErrUnavailable) {

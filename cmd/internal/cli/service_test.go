@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencelock/fencelock/cmd/internal/supervise"
 )
 
 // TestServiceVariables: variables that name fencelock as the process of a service name the command
@@ -40,8 +42,8 @@ func TestServiceVariables(t *testing.T) {
 	h := newHost(t)
 	must(t, os.WriteFile(h.path("script"), []byte("#!/no/such/interpreter\n"), 0o700))
 	err := h.command("sh", "-c", `LISTEN_PID=$$ exec fencelock run x -- "$0"`, h.path("script")).Run()
-	if exitCodeOf(err) != exitNotFound {
-		t.Errorf("without an interpreter: %v, want exit status %d", err, exitNotFound)
+	if exitCodeOf(err) != supervise.NotFound {
+		t.Errorf("without an interpreter: %v, want exit status %d", err, supervise.NotFound)
 	}
 }
 

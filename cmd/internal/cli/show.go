@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/signal"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -24,7 +23,7 @@ type dataWriter struct{ to io.Writer }
 func (w dataWriter) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
 	if err != nil {
-		err = &exitError{code: exitOutput, err: err}
+		err = Exit(ExitOutput, err)
 	}
 	return n, err
 }
@@ -102,7 +101,7 @@ func maxLeft(h driver.Holder) string {
 }
 
 // print writes v as a line of JSON if --json is set, and text otherwise.
-func (a *app) print(v any, text string) error {
+func (a *App) Print(v any, text string) error {
 	if a.json {
 		return printJSON(a.stdout, v)
 	}
@@ -112,9 +111,9 @@ func (a *app) print(v any, text string) error {
 
 // printList writes each element of list as a line of JSON if --json is set, and the text of all
 // otherwise.
-func printList[T, V any](a *app, list []T, view func(T) V, text func([]T) string) error {
+func printList[T, V any](a *App, list []T, view func(T) V, text func([]T) string) error {
 	if !a.json {
-		return a.print(nil, text(list))
+		return a.Print(nil, text(list))
 	}
 	for _, x := range list {
 		if err := printJSON(a.stdout, view(x)); err != nil {
@@ -126,9 +125,9 @@ func printList[T, V any](a *app, list []T, view func(T) V, text func([]T) string
 
 // printToken writes a new token to stdout. The token cannot be read again later. So if the write
 // fails, for example because the pipe has no reader, the error contains the token.
-func (a *app) printToken(token int64, v any) error {
-	defer signal.Stop(quietPipe())
-	if err := a.print(v, fmt.Sprintln(token)); err != nil {
+func (a *App) printToken(token int64, v any) error {
+	OutliveReaders()
+	if err := a.Print(v, fmt.Sprintln(token)); err != nil {
 		return fmt.Errorf("the new token %d could not be written to stdout: %w", token, err)
 	}
 	return nil

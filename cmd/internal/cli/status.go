@@ -17,35 +17,34 @@ import (
 // statusCmd is the verb status.
 type statusCmd struct{ Name string }
 
-func newStatus(a *app) *cobra.Command {
+func newStatus(a *App) *cobra.Command {
 	c := new(statusCmd)
 	return &cobra.Command{
-		Use: "status [flags] NAME", GroupID: seeLocks, Short: "Show the holders and waiters of one lock.", SuggestFor: []string{"show", "info"},
+		Use: "status [flags] NAME", GroupID: SeeLocks, Short: "Show the holders and waiters of one lock.", SuggestFor: []string{"show", "info"},
 		Long: `For a lock without holders and waiters it prints "free", or "closed" during a minimum hold. The exit code is 0 in each case.`,
 		Example: `fencelock status nightly
 fencelock status nightly --json | jq '.holders[].pid'`,
-		Annotations: map[string]string{argumentRows: table([]explained{nameRow})},
-		Args:        arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
+		Annotations: map[string]string{argumentRows: Table([]Row{nameRow})},
+		Args:        Arguments(&c.Name), ValidArgsFunction: a.lockNames, PreRunE: checkedName(&c.Name),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 }
 
 // Run prints the holders and waiters of a name. A name without holders and waiters is not an error.
-func (c *statusCmd) Run(a *app) error {
+func (c *statusCmd) Run(a *App) error {
 	status, err := a.status(c.Name)
 	if err != nil {
 		return err
 	}
-	return a.print(viewOf(status), describe(status))
+	return a.Print(viewOf(status), describe(status))
 }
 
 // status returns the holders and waiters of a name.
-func (a *app) status(name string) (status fencelock.Status, err error) {
-	err = a.with(func(ctx context.Context, engine driver.Engine) (err error) {
-		status, err = fencelock.New(engine, nil).Status(ctx, name)
-		return err
+func (a *App) status(name string) (fencelock.Status, error) {
+	status, err := ask(a, func(ctx context.Context, engine driver.Engine) (fencelock.Status, error) {
+		return fencelock.New(engine, nil).Status(ctx, name)
 	})
-	learnMaxima([]fencelock.Status{status})
+	refreshMaxHolds([]fencelock.Status{status})
 	return status, err
 }
 

@@ -66,7 +66,7 @@ func (t *tickRun) finish(err error) {
 
 // over returns the error of the run whose command ended as out says.
 func (t *tickRun) over(out outcome) error {
-	if t.unrecorded != nil && !out.lost {
+	if t.unrecorded != nil && !out.Lost {
 		return fmt.Errorf("the command exited with code %d, but %w", exitCode(out.err), t.unrecorded)
 	}
 	return out.err

@@ -132,7 +132,7 @@ func (r *tickRound) play(t *testing.T, i, ticks int) {
 	}
 	r.unrecorded = map[string]bool{}
 	for i, on := range []string{"one", "two", "three"} {
-		r.unrecorded[on] = slices.Contains([]int{-1, exitUnavailable, exitLost}, codes[i])
+		r.unrecorded[on] = slices.Contains([]int{-1, ExitUnavailable, exitLost}, codes[i])
 	}
 	what := fmt.Sprintf("%s: fault %d after %v, exit codes %v", r.job, kind, after, codes)
 	for end := time.Now().Add(scriptPatience); ; time.Sleep(50 * time.Millisecond) {
@@ -141,7 +141,7 @@ func (r *tickRound) play(t *testing.T, i, ticks int) {
 		if code == 0 || code == exitBusy {
 			break
 		}
-		if code != exitUnavailable && code != exitLost && code != exitStart || time.Now().After(end) {
+		if code != ExitUnavailable && code != exitLost && code != exitStart || time.Now().After(end) {
 			said, _ := os.ReadFile(r.path("said"))
 			t.Errorf("%s, and repeated %d:\n%s", what, code, said)
 			return

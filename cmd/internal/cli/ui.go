@@ -33,10 +33,10 @@ type uiCmd struct {
 	Hosts      []string // of the page beside addresses and localhost
 }
 
-func newUI(a *app) *cobra.Command {
+func newUI(a *App) *cobra.Command {
 	c := new(uiCmd)
 	cmd := &cobra.Command{
-		Use: "ui [flags] [PREFIX]", GroupID: seeLocks, Short: "Serve a page that shows the locks live.", SuggestFor: []string{"dashboard", "web", "serve"},
+		Use: "ui [flags] [PREFIX]", GroupID: SeeLocks, Short: "Serve a page that shows the locks live.", SuggestFor: []string{"dashboard", "web", "serve"},
 		Long: `Serves a page with the holders and waiters of every name until INT or TERM, and prints its URL. The page reads the server only while a window shows it. /metrics beside it has counts for Prometheus, also of holders that use another library.
 
 The page is read-only and has no login: on an address that others can reach, they see names, hosts and notes. With --allow-break, the page has a button that takes a lock away from one holder, and the URL has a token that the button needs. On an address that others can reach, --allow-break needs --token-file.`,
@@ -45,20 +45,16 @@ fencelock ui invoice: --listen 127.0.0.1:8080
 fencelock ui --election billing
 fencelock ui --listen :7654 --allow-break --token-file ui-token`,
 		Annotations: map[string]string{
-			argumentRows: table([]explained{prefixRow}),
-			exitCodes:    table([]explained{{"71", "the address cannot be used, or the token cannot be read"}}),
+			argumentRows: Table([]Row{prefixRow}),
+			ExitCodes:    Table([]Row{{"71", "the address cannot be used, or the token cannot be read"}}),
 		},
-		Args: arguments(&c.Prefix), ValidArgsFunction: a.lockNames, PreRunE: checked(c.check),
+		Args: Arguments(&c.Prefix), ValidArgsFunction: a.lockNames, PreRunE: Checked(c.check),
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVar(&c.Listen, "listen", "127.0.0.1:7654", "`ADDRESS` of the page. Port 0 means a free one.")
 	f.BoolVar(&c.AllowBreak, "allow-break", false, "Let the page take locks away.")
-	f.Func("token-file", "With --allow-break: `FILE` with the token of at least 16 characters, instead of a new one.", func(s string) error {
-		c.TokenFile = s
-		return notEmpty(s)
-	})
+	text(f, &c.TokenFile, "token-file", "With --allow-break: `FILE` with the token of at least 16 characters, instead of a new one.")
 	f.Func("election", "`NAME` of an election. The page recognises elections that have a candidate; of this one it also says from the start that nobody leads. Can be repeated.", func(s string) error {
 		c.Elections = append(c.Elections, s)
 		return driver.CheckName(s)
@@ -89,24 +85,16 @@ func (c *uiCmd) check() error {
 	return nil
 }
 
-// notEmpty refuses the value of an unset variable.
-func notEmpty(s string) error {
-	if s == "" {
-		return errors.New("it is empty")
-	}
-	return nil
-}
-
 // Run serves the page until INT or TERM.
-func (c *uiCmd) Run(a *app) error {
-	return a.untilEnded(a.ctx, func(ctx context.Context, engine driver.Engine) error {
+func (c *uiCmd) Run(a *App) error {
+	return a.untilEnded(a.Context, func(ctx context.Context, engine driver.Engine) error {
 		cfg := &dashboard.Config{
 			Prefix: c.Prefix, Elections: c.Elections, Hosts: c.Hosts,
-			Logger: slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Logger: slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		}
 		token, err := c.token()
 		if err != nil {
-			return &exitError{code: exitStart, err: err}
+			return Exit(exitStart, err)
 		}
 		if c.AllowBreak {
 			cfg.MayBreak = func(r *http.Request) error { return checkToken(r, token) }
@@ -145,10 +133,10 @@ func checkToken(r *http.Request, token string) error {
 
 // serve serves the page until ctx ends. A token that was made here is printed with the URL, in the
 // part that browsers do not send.
-func (c *uiCmd) serve(ctx context.Context, a *app, page *dashboard.Handler, token string) error {
+func (c *uiCmd) serve(ctx context.Context, a *App, page *dashboard.Handler, token string) error {
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return &exitError{code: exitStart, err: fmt.Errorf("--listen: %w", err)}
+		return Exit(exitStart, fmt.Errorf("--listen: %w", err))
 	}
 	server := http.Server{Handler: page, ReadHeaderTimeout: probeLimit, IdleTimeout: time.Minute}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -157,7 +145,7 @@ func (c *uiCmd) serve(ctx context.Context, a *app, page *dashboard.Handler, toke
 	if token != "" && c.TokenFile == "" {
 		view.URL += "#token=" + token
 	}
-	if err := a.print(view, view.URL+"\n"); err != nil {
+	if err := a.Print(view, view.URL+"\n"); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -14,14 +14,11 @@ import (
 // what Go recorded.
 var releaseVersion, releaseCommit string
 
-// versionCmd prints the version.
-type versionCmd struct{}
-
 // newVersion returns the verb version.
-func newVersion(a *app) *cobra.Command {
+func newVersion(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use: "version [flags]", GroupID: moreVerb, Short: "Print the version.",
-		Args: arguments(), RunE: func(*cobra.Command, []string) error { return versionCmd{}.Run(a) },
+		Args: Arguments(), RunE: func(*cobra.Command, []string) error { return a.printVersion() },
 	}
 }
 
@@ -34,19 +31,15 @@ type build struct {
 	Arch     string `json:"arch"`
 }
 
-// Run prints the version of the module, the commit if the build knows it, the version of Go, and
-// the platform.
-func (versionCmd) Run(a *app) error {
+// printVersion prints the version of the module, the commit if the build knows it, the version of Go,
+// and the platform.
+func (a *App) printVersion() error {
 	b := thisBuild()
-	if a.json {
-		return printJSON(a.stdout, b)
-	}
 	version := b.Version
 	if b.Revision != "" {
 		version += " " + b.Revision
 	}
-	_, err := fmt.Fprintf(a.stdout, "fencelock %s %s %s/%s\n", version, b.Go, b.OS, b.Arch)
-	return err
+	return a.Print(b, fmt.Sprintf("fencelock %s %s %s/%s\n", version, b.Go, b.OS, b.Arch))
 }
 
 // thisBuild returns the version that the release build set, or else what Go recorded in the

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/retry"
 )
 
 // When a wait is reported.
@@ -25,11 +27,12 @@ const (
 // Elsewhere it logs that the engine grants nothing, with --verbose each change, and at an interval
 // the wait itself.
 type waitLine struct {
-	app  *app
-	name string        // of the lock
-	log  time.Duration // interval of log lines; 0: none
-	live bool          // stderr is a terminal
-	done chan struct{} // closed by stop
+	app  *App
+	name string          // of the lock
+	log  time.Duration   // interval of log lines; 0: none
+	live bool            // stderr is a terminal
+	ctx  context.Context // ends at stop
+	end  func()          // ends ctx
 	over sync.WaitGroup
 
 	mu    sync.Mutex      // guards info, began and shown
@@ -39,8 +42,9 @@ type waitLine struct {
 }
 
 // newWaitLine starts the report. The caller must call stop.
-func newWaitLine(a *app, name string, log time.Duration) *waitLine {
-	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.stderr), began: time.Now(), done: make(chan struct{})}
+func newWaitLine(a *App, name string, log time.Duration) *waitLine {
+	l := &waitLine{app: a, name: name, log: log, live: isTTY(a.Stderr), began: time.Now()}
+	l.ctx, l.end = context.WithCancel(context.Background())
 	l.over.Go(l.show) // ends at stop
 	return l
 }
@@ -52,17 +56,17 @@ func (l *waitLine) update(info driver.WaitInfo) {
 	l.mu.Unlock()
 	l.app.detail("%s", l.text(info))
 	if !l.live {
-		l.complain()
+		l.reportTrouble()
 	}
 }
 
-// complain reports once that the engine grants nothing, some time after the start of the wait.
-func (l *waitLine) complain() {
+// reportTrouble reports once that the engine grants nothing, some time after the start of the wait.
+func (l *waitLine) reportTrouble() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.shown && !l.app.verbose && trouble(l.info) != "" && time.Since(l.began) > troubled {
 		l.shown = true
-		l.app.say("%s", l.text(l.info))
+		l.app.Say("%s", l.text(l.info))
 	}
 }
 
@@ -81,10 +85,10 @@ func trouble(info driver.WaitInfo) string {
 
 // stop ends the report and wipes the line. It may be called once.
 func (l *waitLine) stop() {
-	close(l.done)
+	l.end()
 	l.over.Wait()
 	if l.shown && l.live && !dumb() {
-		fmt.Fprint(l.app.stderr, "\r\x1b[K")
+		fmt.Fprint(l.app.Stderr, "\r\x1b[K")
 	}
 }
 
@@ -99,7 +103,7 @@ func (l *waitLine) show() {
 	debug.FreeOSMemory() // the start needed more memory than the wait, which may last for hours
 	if !l.live {
 		if l.lasts(troubled - patience) {
-			l.complain()
+			l.reportTrouble()
 			l.report()
 		}
 		return
@@ -115,7 +119,7 @@ func (l *waitLine) report() {
 		l.mu.Lock()
 		info := l.info
 		l.mu.Unlock()
-		l.app.say("%s", l.timed(info))
+		l.app.Say("%s", l.timed(info))
 	}
 }
 
@@ -125,16 +129,7 @@ func (l *waitLine) timed(info driver.WaitInfo) string {
 }
 
 // lasts waits for d and reports whether the wait continues.
-func (l *waitLine) lasts(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-l.done:
-		return false
-	case <-t.C:
-		return true
-	}
-}
+func (l *waitLine) lasts(d time.Duration) bool { return retry.Sleep(l.ctx, d) }
 
 // draw writes the line over the previous one. A dumb terminal gets it once. The line has no
 // newline, so that later output can be written over it.
@@ -144,9 +139,9 @@ func (l *waitLine) draw() {
 	text := "fencelock: " + l.timed(l.info)
 	switch {
 	case !dumb():
-		fmt.Fprint(l.app.stderr, "\r\x1b[K"+cut(text, columnsOf(l.app.stderr)))
+		fmt.Fprint(l.app.Stderr, "\r\x1b[K"+Cut(text, columnsOf(l.app.Stderr)))
 	case !l.shown:
-		fmt.Fprintln(l.app.stderr, text)
+		fmt.Fprintln(l.app.Stderr, text)
 	}
 	l.shown = true
 }
@@ -184,8 +179,8 @@ func (l *waitLine) text(info driver.WaitInfo) string {
 	return text
 }
 
-// cut shortens text to one row of the terminal, since a second row could not be wiped.
-func cut(text string, columns int) string {
+// Cut shortens text to one row of the terminal, since a second row could not be wiped.
+func Cut(text string, columns int) string {
 	if runes := []rune(text); columns > 1 && len(runes) >= columns {
 		return string(runes[:columns-1])
 	}

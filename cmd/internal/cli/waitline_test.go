@@ -24,7 +24,7 @@ func TestWaitsAreLoggedEveryMinute(t *testing.T) {
 			0:        "",
 		} {
 			var talk bytes.Buffer
-			l := newWaitLine(&app{stderr: &talk}, "x", every)
+			l := newWaitLine(&App{Stderr: &talk}, "x", every)
 			held := &driver.HeldError{Name: "x", Since: since, Identity: driver.Identity{Host: "db1", PID: 7}}
 			l.update(driver.WaitInfo{Position: 2, Held: held})
 			time.Sleep(2*time.Minute + 30*time.Second)

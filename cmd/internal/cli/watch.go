@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,25 +20,25 @@ import (
 // watchCmd is the verb watch.
 type watchCmd struct{ Prefix string }
 
-func newWatch(a *app) *cobra.Command {
+func newWatch(a *App) *cobra.Command {
 	c := new(watchCmd)
 	return &cobra.Command{
-		Use: "watch [flags] [PREFIX]", GroupID: seeLocks, Short: "Print what happens to locks, one line per event.", SuggestFor: []string{"follow", "tail"},
+		Use: "watch [flags] [PREFIX]", GroupID: SeeLocks, Short: "Print what happens to locks, one line per event.", SuggestFor: []string{"follow", "tail"},
 		Long: `Prints the current holders and waiters first, then a line for each event: waiting, acquired, released, lost or left. Exits with 0 on INT or TERM, or when the reader of its output is gone.`,
 		Example: `fencelock watch
 fencelock watch invoice: --json | jq 'select(.event == "lost")'`,
-		Annotations: map[string]string{argumentRows: table([]explained{prefixRow})},
-		Args:        arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
+		Annotations: map[string]string{argumentRows: Table([]Row{prefixRow})},
+		Args:        Arguments(&c.Prefix), ValidArgsFunction: a.lockNames,
 		RunE: func(*cobra.Command, []string) error { return c.Run(a) },
 	}
 }
 
 // Run prints events until INT or TERM arrives or the reader of stdout is gone. Both count as
 // success.
-func (c *watchCmd) Run(a *app) error {
-	ctx, cancel := context.WithCancel(a.ctx)
+func (c *watchCmd) Run(a *App) error {
+	ctx, cancel := context.WithCancel(a.Context)
 	defer cancel()
-	defer signal.Stop(quietPipe())
+	OutliveReaders()
 	go cancelOnHangup(a.stdout, cancel)
 	return a.untilEnded(ctx, func(ctx context.Context, engine driver.Engine) error {
 		for event, err := range fencelock.New(engine, nil).Watch(ctx, c.Prefix) {
@@ -56,14 +54,6 @@ func (c *watchCmd) Run(a *app) error {
 		}
 		return nil
 	})
-}
-
-// quietPipe makes a write to a closed pipe return an error instead of ending this process, until
-// signal.Stop is called with the channel.
-func quietPipe() chan os.Signal {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGPIPE)
-	return c
 }
 
 // cancelOnHangup calls cancel when w is a pipe and its reader is gone, so that "watch | head -1"
@@ -98,7 +88,7 @@ type eventView struct {
 }
 
 // print writes one event.
-func (c *watchCmd) print(a *app, e driver.Event) error {
+func (c *watchCmd) print(a *App, e driver.Event) error {
 	line := fmt.Sprintf("%s %s %s", stamp(e.Time), e.Kind, termtext.Word(e.Name))
 	if e.Token != 0 {
 		line += fmt.Sprintf(" token=%d", e.Token)
@@ -107,7 +97,7 @@ func (c *watchCmd) print(a *app, e driver.Event) error {
 	if e.Note != "" {
 		line += " " + termtext.Text(e.Note)
 	}
-	return a.print(eventView{
+	return a.Print(eventView{
 		Time: stamp(e.Time), Event: string(e.Kind), Name: e.Name, Owner: e.Owner, Token: e.Token, identityView: viewOfIdentity(e.Identity),
 	}, line+"\n")
 }

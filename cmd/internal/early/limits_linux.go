@@ -11,19 +11,19 @@ import (
 // lowLimit is a limit on processes that is worth a look. A look takes some milliseconds.
 const lowLimit = 1024
 
-// freeTasks returns how many processes or threads this user may start, most at most. Only an attempt
+// freeTasks returns how many processes or threads this user may start, need at most. Only an attempt
 // shows it: the kernel does not tell how many there are. It does not try if the limit is not low, or
 // does not apply to this user.
-func freeTasks(most int) int {
+func freeTasks(need int) int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) != nil || limit.Cur > lowLimit || unix.Geteuid() == 0 {
-		return most
+		return need
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var pids []int
 	supervise.WithoutSignals(func() {
-		for len(pids) < most {
+		for len(pids) < need {
 			pid := forkIdle()
 			if pid == 0 {
 				break

@@ -3,4 +3,4 @@
 package early
 
 // freeTasks does not look.
-func freeTasks(most int) int { return most }
+func freeTasks(need int) int { return need }

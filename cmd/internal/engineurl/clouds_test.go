@@ -18,8 +18,8 @@ import (
 // addedSchemes are the schemes that AddAll adds.
 func addedSchemes() map[string]scheme {
 	return map[string]scheme{
-		"azblob":   {open: openCloud(parseAzure), part: cloudPart(parseAzure)},
-		"gs":       {open: openCloud(parseGoogle), part: cloudPart(parseGoogle)},
+		"azblob":   {open: bucketParser(parseAzure).open, part: bucketParser(parseAzure).part},
+		"gs":       {open: bucketParser(parseGoogle).open, part: bucketParser(parseGoogle).part},
 		"dynamodb": {open: openDynamo, part: dynamoPart},
 	}
 }
@@ -50,7 +50,7 @@ func TestClouds(t *testing.T) {
 			if err != nil || part.Hosts[0] != "127.0.0.1" {
 				t.Fatalf("%+v, %v", part, err)
 			}
-			engine, end, err := s.open(t.Context(), cloudURL(t, part.URL), means{})
+			engine, end, err := s.open(t.Context(), cloudURL(t, part.URL), options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,8 +80,8 @@ func TestCloudURLs(t *testing.T) {
 		"azblob://account":                   "needs an account and a container",
 		"azblob://u:p@account/container":     "has a user",
 		"azblob://account/c/a/../b":          "the prefix has an empty part",
-		"gs://":                              "needs a name",
-		"gs://Bucket":                        "needs a name",
+		"gs://":                              "needs the name of a bucket",
+		"gs://Bucket":                        "needs the name of a bucket",
 		"gs://bucket?endpoint=here":          "endpoint= is no URL",
 		"gs://bucket?region=eu":              "unknown parameter region",
 		"gs://bucket?timeout=1ms":            "timeout=1ms",
@@ -95,7 +95,7 @@ func TestCloudURLs(t *testing.T) {
 		"dynamodb://locks?region=eu&timeout": "timeout has no value",
 	} {
 		u := cloudURL(t, raw)
-		_, _, err := addedSchemes()[u.Scheme].open(t.Context(), u, means{})
+		_, _, err := addedSchemes()[u.Scheme].open(t.Context(), u, options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", raw, err, want)
 		}
@@ -105,10 +105,10 @@ func TestCloudURLs(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	u := cloudURL(t, "dynamodb://locks?endpoint=http://127.0.0.1:1")
-	if _, _, err := openDynamo(ended, u, means{}); !errors.Is(err, context.Canceled) {
+	if _, _, err := openDynamo(ended, u, options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	if _, _, err := openDynamo(t.Context(), u, means{}); !errors.Is(err, driver.ErrUnavailable) {
+	if _, _, err := openDynamo(t.Context(), u, options{}); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("no server: %v", err)
 	}
 }

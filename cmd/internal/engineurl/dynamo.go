@@ -17,14 +17,6 @@ import (
 	"github.com/fencelock/fencelock/stores/dynamorecords"
 )
 
-var dynamoSchemes = []scheme{{form: "dynamodb://table[?region=NAME][&endpoint=https://host]"}}
-
-// addDynamo makes Open accept the URLs of DynamoDB.
-func addDynamo() {
-	s := schemeOf("dynamodb")
-	s.open, s.part = openDynamo, dynamoPart
-}
-
 // dynamoTarget is a parsed URL of DynamoDB.
 type dynamoTarget struct {
 	table     string
@@ -33,17 +25,17 @@ type dynamoTarget struct {
 }
 
 // openDynamo checks the table, creates it if there is none, and returns the engine of the URL.
-func openDynamo(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openDynamo(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	t, err := parseDynamo(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	throughHTTP(t.transport, m.dial)
+	throughHTTP(t.transport, o.dial)
 	records := dynamorecords.New(t.table, &t.config)
 	engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
 	end := func() error { return closeBoth(engine.Close, t.transport.CloseIdleConnections) }
 	missing := func(err error) bool { return errors.Is(err, dynamorecords.ErrNoTable) }
-	if err := greet(ctx, dynamoPatience, records, missing, func(err error) error {
+	if err := firstRequest(ctx, dynamoPatience, records, missing, func(err error) error {
 		return explain(err, nil, "", "check the table, region= and endpoint= in FENCELOCK_URL, and the login")
 	}); err != nil {
 		return nil, nil, errors.Join(err, end())

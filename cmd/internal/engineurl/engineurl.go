@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package engineurl opens the engine of a URL, as given by --url and FENCELOCK_URL. The file of each engine
-// has the forms of its URLs; the page of each engine has their parameters, which set fields of its Config
+// Package engineurl opens the engine of a URL, as given by --url and FENCELOCK_URL. The file schemes.go
+// has the forms of URLs; the page of each engine has their parameters, which set fields of its Config
 // and of its client.
 //
 // A parameter that is unknown, given twice or invalid is refused: a misspelt one would have no
@@ -24,19 +24,17 @@ import (
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
+	"github.com/fencelock/fencelock/pglock"
 )
 
-// A scheme is all that the command knows of one kind of URL. The file of an engine declares its schemes.
-// What lists engines is derived from them.
+// A scheme is all that the command knows of one kind of URL. What lists engines is derived from schemes.
 type scheme struct {
 	form string // what its URLs look like; it begins with the name and a colon
 	// open opens the engine of a URL, and returns what closes it. An error is a *HintError, or means
 	// that the URL does not have the form. It is nil if this program has no client for the engine.
-	open func(context.Context, *url.URL, means) (driver.Engine, func() error, error)
-	// part returns the part of a URL that a prefix names, for schemes that were added. See parts.
+	open func(context.Context, *url.URL, options) (driver.Engine, func() error, error)
+	// part returns the part of a URL that a prefix names, for schemes that were added. See partsOf.
 	part func(u *url.URL, prefix string) (*Part, error)
-	// sql is what an administrator runs before the first lock; nil if there is no such thing.
-	sql func() string
 }
 
 // name is what a URL has before its first colon.
@@ -77,12 +75,10 @@ func Beginnings() []string { return opened((*scheme).beginning) }
 // SQL returns what an administrator may run in the database of a URL before the first lock. It returns
 // false if the engine of the URL has no such thing.
 func SQL(raw string) (string, bool) {
-	name, _, _ := strings.Cut(raw, ":")
-	s := schemeOf(name)
-	if s == nil || s.sql == nil {
+	if name, _, _ := strings.Cut(raw, ":"); name != "postgres" && name != "postgresql" {
 		return "", false
 	}
-	return s.sql(), true
+	return pglock.Schema(), true
 }
 
 // Open opens the engine of a URL, and returns a function that closes it within half a second. An
@@ -96,22 +92,22 @@ func SQL(raw string) (string, bool) {
 //
 // The engine logs to log, if that is not nil.
 func Open(ctx context.Context, raw string, log *slog.Logger) (engine driver.Engine, closeEngine func() error, err error) {
-	return open(ctx, raw, means{log: log})
+	return open(ctx, raw, options{log: log})
 }
 
 // OpenThrough is [Open] with connections made by dial, and without a log. Unix sockets have no
 // address and are not affected.
 func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.Engine, closeEngine func() error, err error) {
-	return open(ctx, raw, means{dial: dial})
+	return open(ctx, raw, options{dial: dial})
 }
 
-// means are what an engine uses of the program.
-type means struct {
+// options are what an engine uses of the program.
+type options struct {
 	dial dialer       // nil means that of the client
 	log  *slog.Logger // nil means none
 }
 
-func open(ctx context.Context, raw string, m means) (engine driver.Engine, closeEngine func() error, err error) {
+func open(ctx context.Context, raw string, o options) (engine driver.Engine, closeEngine func() error, err error) {
 	given := raw
 	raw = strings.TrimSpace(raw) // a secret from a file often ends with a newline
 	if given != "" && raw == "" {
@@ -150,7 +146,7 @@ func open(ctx context.Context, raw string, m means) (engine driver.Engine, close
 	case s.open == nil:
 		return nil, nil, &HintError{Err: fmt.Errorf("%s: this program has no client for it, fencelock-all has", u.Scheme), Hint: InstallAll}
 	}
-	engine, closeEngine, err = s.open(ctx, u, m)
+	engine, closeEngine, err = s.open(ctx, u, o)
 	if _, explained := errors.AsType[*HintError](err); err != nil && !explained && ctx.Err() == nil {
 		err = &HintError{Err: fmt.Errorf("%s: %w", u.Scheme, err), Hint: s.form + "; write special characters of a password as %XX"}
 	}

@@ -18,11 +18,6 @@ import (
 	"github.com/fencelock/fencelock/memlock"
 )
 
-var (
-	fileSchemes   = []scheme{{form: "file:///path[?network=allow][&group=NAME]", open: openFile}}
-	memorySchemes = []scheme{{form: "mem:", open: openMemory}}
-)
-
 // DefaultDir returns the directory of the locks if there is no URL. Each user has a different one,
 // so users do not exclude each other. env is os.Getenv or a substitute.
 func DefaultDir(uid int, env func(string) string) (string, error) {
@@ -43,7 +38,7 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 const breakWait = 20 * time.Second
 
 // openFile opens the engine of a directory. The first lock creates the directory.
-func openFile(_ context.Context, u *url.URL, _ means) (driver.Engine, func() error, error) {
+func openFile(_ context.Context, u *url.URL, _ options) (driver.Engine, func() error, error) {
 	switch {
 	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
 		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
@@ -63,7 +58,7 @@ func openFile(_ context.Context, u *url.URL, _ means) (driver.Engine, func() err
 }
 
 // openMemory opens an engine that excludes no other process.
-func openMemory(_ context.Context, u *url.URL, _ means) (driver.Engine, func() error, error) {
+func openMemory(_ context.Context, u *url.URL, _ options) (driver.Engine, func() error, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
 		return nil, nil, errors.New("write nothing after the colon")
 	}
@@ -81,19 +76,14 @@ func filePart(u *url.URL, prefix string) (*Part, error) {
 		return nil, fmt.Errorf("%q is not a name for a directory", prefix)
 	}
 	u.Path = dir
-	return &Part{URL: u.String(), Local: true, Dead: DeadNothing, sweep: folder(dir).sweep}, nil
-}
-
-// folder is a directory.
-type folder string
-
-func (f folder) sweep(_ context.Context, remove bool) (n int, err error) {
-	if _, err := os.Lstat(string(f)); errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	err = filepath.WalkDir(string(f), func(string, os.DirEntry, error) error { n++; return nil })
-	if remove {
-		err = os.RemoveAll(string(f))
-	}
-	return n, err
+	return &Part{URL: u.String(), Local: true, Dead: DeadNothing, sweep: func(_ context.Context, remove bool) (n int, err error) {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			return 0, nil
+		}
+		err = filepath.WalkDir(dir, func(string, os.DirEntry, error) error { n++; return nil })
+		if remove {
+			err = os.RemoveAll(dir)
+		}
+		return n, err
+	}}, nil
 }

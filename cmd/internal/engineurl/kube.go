@@ -19,10 +19,6 @@ import (
 	"github.com/fencelock/fencelock/recordlock"
 )
 
-var kubeSchemes = []scheme{
-	{form: "k8s://namespace[?server=URL&ca=FILE&token-file=FILE]", open: openKube},
-}
-
 // kubeTarget is a parsed URL of Kubernetes.
 type kubeTarget struct {
 	login     kubeapi.Login
@@ -32,12 +28,12 @@ type kubeTarget struct {
 }
 
 // openKube connects once and returns the engine of the URL.
-func openKube(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openKube(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	target, err := parseKube(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	throughHTTP(target.transport, m.dial)
+	throughHTTP(target.transport, o.dial)
 	records, err := kubelock.New(&kubelock.Config{
 		Namespace: target.login.Namespace, Server: target.login.Server, Token: target.login.Token,
 		Client: &http.Client{Transport: target.transport}, Timeout: target.timeout,

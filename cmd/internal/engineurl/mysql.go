@@ -21,11 +21,6 @@ import (
 	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
-var mysqlSchemes = []scheme{
-	{form: "mysql://[user:password@]host[:port]/database[?table=NAME]", open: openMySQL},
-	{form: "mariadb://[user:password@]host[:port]/database[?table=NAME]", open: openMySQL},
-}
-
 // mysqlParameters are the parameters of URLs of MariaDB and MySQL.
 var mysqlParameters = []string{"table", "tls", "timeout"}
 
@@ -42,13 +37,13 @@ type mysqlTarget struct {
 }
 
 // openMySQL connects once, creates the table if there is none, and returns the engine of the URL.
-func openMySQL(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openMySQL(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	target, err := parseMySQL(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.dial != nil {
-		target.client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return m.dial(ctx, addr) }
+	if o.dial != nil {
+		target.client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return o.dial(ctx, addr) }
 	}
 	connector, err := mysql.NewConnector(target.client)
 	if err != nil {
@@ -108,7 +103,7 @@ func (t *mysqlTarget) prepare(ctx context.Context, records *sqlrecords.Records) 
 		server, ok := errors.AsType[*mysql.MySQLError](err)
 		return ok && server.Number == noSuchTable
 	}
-	return greet(ctx, t.limit, records, missing, func(err error) error { return explain(err, t.secrets, "", tableRights) })
+	return firstRequest(ctx, t.limit, records, missing, func(err error) error { return explain(err, t.secrets, "", tableRights) })
 }
 
 // tableRights is the hint for a server that refuses a user of a table.
@@ -117,16 +112,16 @@ const tableRights = "check the user, the password and the database in FENCELOCK_
 // mysqlPart returns a table of its own. Its name is that of the table of the URL and the letters and
 // digits of the prefix.
 func mysqlPart(u *url.URL, prefix string) (*Part, error) {
-	table := partTable(u, prefix)
+	tooLong := partTable(u, prefix)
 	target, err := parseMySQL(u)
-	if err = cmp.Or(err, fitsTable(table)); err != nil {
+	if err = cmp.Or(err, tooLong); err != nil {
 		return nil, err
 	}
 	return &Part{URL: u.String(), Hosts: []string{target.client.Addr}, Dead: DeadLeases, sweep: target.sweep}, nil
 }
 
-// partTable changes the table of a URL to one for a part, and returns it.
-func partTable(u *url.URL, prefix string) string {
+// partTable changes the table of a URL to one for a part. It returns an error if its name is too long.
+func partTable(u *url.URL, prefix string) error {
 	q := u.Query()
 	table := cmp.Or(q.Get("table"), recordsTable) + "_" + strings.Map(func(r rune) rune {
 		if r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
@@ -136,11 +131,6 @@ func partTable(u *url.URL, prefix string) string {
 	}, prefix)
 	q.Set("table", table)
 	u.RawQuery = q.Encode()
-	return table
-}
-
-// fitsTable returns an error if the name of a part's table is too long.
-func fitsTable(table string) error {
 	if len(table) > longestTable {
 		return fmt.Errorf("the table %s needs a name of at most %d characters: write a shorter --prefix", table, longestTable)
 	}

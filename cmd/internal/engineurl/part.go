@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // A Part is a part of the locks of a URL that nothing else uses, for tests: all keys, names or objects
@@ -58,10 +57,8 @@ func PartOf(raw, prefix string) (*Part, error) {
 		return nil, fmt.Errorf("%s is not known", u.Scheme)
 	}
 	part := s.part
-	for _, engine := range parts() {
-		if slices.ContainsFunc(engine.schemes, func(one scheme) bool { return one.form == s.form }) {
-			part = engine.part
-		}
+	if part == nil {
+		part = partsOf(s.name())
 	}
 	switch {
 	case part != nil:

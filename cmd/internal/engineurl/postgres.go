@@ -20,11 +20,6 @@ import (
 	"github.com/fencelock/fencelock/pglock"
 )
 
-var postgresSchemes = []scheme{
-	{form: "postgres://[user:password@]host[:port]/database", open: openPostgres, sql: pglock.Schema},
-	{form: "postgresql://[user:password@]host[:port]/database", open: openPostgres, sql: pglock.Schema},
-}
-
 // postgresPatience limits the first connection, unless the URL has a connect_timeout.
 const postgresPatience = 4 * time.Second
 
@@ -46,12 +41,12 @@ type postgresTarget struct {
 
 // openPostgres connects once and returns the engine of the URL. Without that first connection, a
 // request that waits would retry an unreachable server and report no error.
-func openPostgres(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openPostgres(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	target, err := parsePostgres(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	m.postgres(&target.pool.ConnConfig.Config)
+	o.postgres(&target.pool.ConnConfig.Config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // the pool outlives ctx
 	if err != nil {
 		return nil, nil, errors.New(target.hide(err.Error()))
@@ -64,10 +59,10 @@ func openPostgres(ctx context.Context, u *url.URL, m means) (driver.Engine, func
 	return engine, end, nil
 }
 
-// postgres makes the client connect by m.dial, if there is one, unless the server is a socket of this host.
-func (m means) postgres(client *pgconn.Config) {
-	if m.dial != nil && !strings.HasPrefix(client.Host, "/") {
-		client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return m.dial(ctx, addr) }
+// postgres makes the client connect by o.dial, if there is one, unless the server is a socket of this host.
+func (o options) postgres(client *pgconn.Config) {
+	if o.dial != nil && !strings.HasPrefix(client.Host, "/") {
+		client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return o.dial(ctx, addr) }
 	}
 }
 
@@ -214,7 +209,7 @@ func (p *postgresTarget) reason(err error) string {
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		if i := strings.Index(text, "`:"); i >= 0 {
-			text = once(text[i+len("`:"):])
+			text = uniqueLines(text[i+len("`:"):])
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -223,9 +218,9 @@ func (p *postgresTarget) reason(err error) string {
 	return p.hide(strings.Join(strings.Fields(text), " "))
 }
 
-// once removes repeated lines. The client tries each host with and without TLS, often with the same
+// uniqueLines removes repeated lines. The client tries each host with and without TLS, often with the same
 // error.
-func once(text string) string {
+func uniqueLines(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {

@@ -19,14 +19,6 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-var redisSchemes = []scheme{
-	{form: "redis://[user:password@]host[:port][/db]", open: openRedis},
-	{form: "rediss://[user:password@]host[:port][/db]", open: openRedis},
-	{form: "redis+unix://[user:password@]/path/of/socket[?db=N]", open: openRedis},
-	{form: "redis+sentinel://[user:password@]sentinel1,sentinel2,.../master[/db]", open: openRedis},
-	{form: "redis+cluster://[user:password@]host1,host2,...", open: openRedis},
-}
-
 // redisTarget is a parsed URL of Redis.
 type redisTarget struct {
 	redisClient
@@ -35,12 +27,12 @@ type redisTarget struct {
 }
 
 // openRedis connects to the server of a URL.
-func openRedis(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openRedis(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	target, err := parseRedis(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	target.through(m.dial)
+	target.through(o.dial)
 	client, err := target.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +43,7 @@ func openRedis(ctx context.Context, u *url.URL, m means) (driver.Engine, func() 
 		client.Close()
 		return nil, nil, fmt.Errorf("%s is not a cluster; write redis://", strings.Join(target.option.InitAddress, ","))
 	}
-	target.engine.Logger = m.log
+	target.engine.Logger = o.log
 	engine := redislock.New(client, &target.engine)
 	return engine, func() error { return closeBoth(engine.Close, client.Close) }, nil
 }

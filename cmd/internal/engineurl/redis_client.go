@@ -200,18 +200,14 @@ func (r *redisClient) inTime(err error) error {
 
 // unreachable returns the error of the client with a hint.
 func (r *redisClient) unreachable(err error) error {
-	// A server that refuses us would refuse a retry too, so this is ErrConfig.
-	kind, hint := driver.ErrUnavailable, unreachable(err)
+	hint := "check the user and the password in FENCELOCK_URL"
 	if refused, ok := rueidis.IsRedisErr(err); ok && (redisconn.ServerError{Text: refused.Error()}).Denied() {
-		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL"
+		err = fmt.Errorf("%w: %w", driver.ErrConfig, err) // it would refuse a retry too
 		if strings.Contains(refused.Error(), "DB index") {
 			hint = "check the number of the database in FENCELOCK_URL; the server has as many as its setting databases says"
 		}
 	}
-	return &HintError{
-		Err:  fmt.Errorf("%w: redis at %s: %s", kind, strings.Join(r.option.InitAddress, ","), r.hide(err.Error())),
-		Hint: hint,
-	}
+	return explain(err, r.secrets, "redis at "+strings.Join(r.option.InitAddress, ",")+": ", hint)
 }
 
 // addresses parses h1:p,h2:p, and adds missing ports.

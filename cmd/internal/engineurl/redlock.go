@@ -18,10 +18,6 @@ import (
 	"github.com/fencelock/fencelock/redlock"
 )
 
-var redlockSchemes = []scheme{
-	{form: "redlock://[user:password@]host1,host2,host3[/db]", open: openRedlock},
-}
-
 // redlockParameters are the parameters of redlock://. Quarantine is on by default, so there is no
 // quarantine=on.
 var redlockParameters = []string{"max-ttl", "quarantine", "eviction", "prefix", "timeout", "tls", "ca", "cert", "key"}
@@ -34,12 +30,12 @@ type redlockTarget struct {
 
 // openRedlock opens the engine of a URL. The engine connects to each server on first use, since
 // some servers may be down and a majority is enough.
-func openRedlock(_ context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openRedlock(_ context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	target, err := parseRedlock(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	target.through(m.dial)
+	target.through(o.dial)
 	var conns []redlock.Node
 	var lazies []*redlock.Lazy
 	for _, addr := range target.engine.Nodes {

@@ -21,10 +21,6 @@ import (
 	"github.com/fencelock/fencelock/stores/pgrecords"
 )
 
-var rowsSchemes = []scheme{
-	{form: "postgres+rows://[user:password@]host[:port]/database[?table=NAME][&listen=URL]", open: openRows},
-}
-
 // rowsParameters are the parameters of locks in rows. The other ones are passed on, except for those of
 // advisory locks, which have no effect here.
 var rowsParameters = []string{"table", "listen", "timeout"}
@@ -38,14 +34,14 @@ type rowsTarget struct {
 }
 
 // openRows connects once, creates the table if there is none, and returns the engine of the URL.
-func openRows(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+func openRows(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 	t, err := parseRows(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	m.postgres(&t.pool.ConnConfig.Config)
+	o.postgres(&t.pool.ConnConfig.Config)
 	if t.direct != nil {
-		m.postgres(t.direct)
+		o.postgres(t.direct)
 	}
 	pgrecords.NoCancel(t.pool)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool) // the pool outlives ctx
@@ -107,7 +103,7 @@ func parseRows(u *url.URL) (*rowsTarget, error) {
 // prepare connects once. It creates the table, and the trigger of listen=, if there is none.
 func (t *rowsTarget) prepare(ctx context.Context, records Records) error {
 	missing := func(err error) bool { return noTable(err) || err == nil && t.direct != nil }
-	return greet(ctx, t.limit, records, missing, func(err error) error {
+	return firstRequest(ctx, t.limit, records, missing, func(err error) error {
 		kind := driver.ErrUnavailable
 		if errors.Is(err, driver.ErrConfig) {
 			kind = driver.ErrConfig
@@ -203,9 +199,9 @@ func (e *rowsEngine) query(ctx context.Context, statement string, args ...[]byte
 
 // rowsPart returns a table of its own; see mysqlPart.
 func rowsPart(u *url.URL, prefix string) (*Part, error) {
-	table := partTable(u, prefix)
+	tooLong := partTable(u, prefix)
 	t, err := parseRows(u)
-	if err = cmp.Or(err, fitsTable(table)); err != nil {
+	if err = cmp.Or(err, tooLong); err != nil {
 		return nil, err
 	}
 	return &Part{URL: u.String(), Hosts: []string{t.pool.ConnConfig.Host}, Dead: DeadLeases, sweep: t.sweep}, nil

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/fencelock/fencelock/driver"
 )
@@ -101,29 +99,10 @@ func (s secrets) hide(text string) string {
 			text = strings.ReplaceAll(text, secret, hidden)
 			continue
 		}
-		var out strings.Builder
-		for rest := text; ; {
-			before, after, found := strings.Cut(rest, secret)
-			out.WriteString(before)
-			if !found {
-				break
-			}
-			if inWord(before, after) {
-				out.WriteString(secret)
-			} else {
-				out.WriteString(hidden)
-			}
-			rest = after
+		word := regexp.MustCompile(`(^|[^\pL\pN])` + regexp.QuoteMeta(secret) + `($|[^\pL\pN])`)
+		for range 2 { // two in a row share the character between them
+			text = word.ReplaceAllString(text, "${1}"+hidden+"${2}")
 		}
-		text = out.String()
 	}
 	return text
-}
-
-// inWord reports whether a word continues before or after a place in a text.
-func inWord(before, after string) bool {
-	last, _ := utf8.DecodeLastRuneInString(before)
-	first, _ := utf8.DecodeRuneInString(after)
-	letter := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-	return letter(last) || letter(first)
 }

@@ -37,12 +37,6 @@ type Records interface {
 // ErrUnavailable or ErrConfig.
 type OpenStore func(s Store) (records Records, closeStore func(), err error)
 
-// storeSchemes are those of the stores that programs can add.
-var storeSchemes = []scheme{
-	{form: "etcd://[user:password@]host1,host2,...[/prefix]"},
-	{form: "nats://[user:password@]host1,host2,...[/bucket]"},
-}
-
 // storePorts are the ports of addresses that have none.
 var storePorts = map[string]string{"etcd": "2379", "nats": "4222"}
 
@@ -54,12 +48,12 @@ const InstallAll = "go install github.com/fencelock/fencelock/cmd/fencelock-all@
 func AddStore(scheme string, open OpenStore) {
 	added := schemeOf(scheme)
 	added.part = func(u *url.URL, prefix string) (*Part, error) { return storePart(u, open, prefix) }
-	added.open = func(ctx context.Context, u *url.URL, m means) (driver.Engine, func() error, error) {
+	added.open = func(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
 		s, err := parseStore(u)
 		if err != nil {
 			return nil, nil, err
 		}
-		s.Dial = m.dial
+		s.Dial = o.dial
 		records, closeStore, err := s.prepare(ctx, open)
 		if err != nil {
 			return nil, nil, err
@@ -79,7 +73,7 @@ func (s Store) prepare(ctx context.Context, open OpenStore) (records Records, cl
 		return nil, nil, s.explain(err, hide)
 	}
 	missing := func(err error) bool { return errors.Is(err, driver.ErrConfig) }
-	if err := greet(ctx, greetLimit, records, missing, func(err error) error { return s.explain(err, hide) }); err != nil {
+	if err := firstRequest(ctx, greetLimit, records, missing, func(err error) error { return s.explain(err, hide) }); err != nil {
 		closeStore()
 		return nil, nil, err
 	}
@@ -113,10 +107,10 @@ func parseStore(u *url.URL) (s Store, err error) {
 // greetLimit is how long the first request may take.
 const greetLimit = 4 * time.Second
 
-// greet makes the first request to records, so that an error is reported before a request waits and
+// firstRequest makes the first request to records, so that an error is reported before a request waits and
 // retries. If missing says so of its result, it creates what the records need. It returns what explained
 // makes of an error, unless ctx has ended.
-func greet(ctx context.Context, limit time.Duration, records Records, missing func(error) bool, explained func(error) error) error {
+func firstRequest(ctx context.Context, limit time.Duration, records Records, missing func(error) bool, explained func(error) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := records.Get(limited, "fencelock")
@@ -146,28 +140,18 @@ func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	locks := &storeLocks{store: s, open: open, prefix: lockKeys + prefix}
-	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, Dead: DeadLeases, sweep: locks.sweep}, nil
+	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, Dead: DeadLeases, sweep: func(ctx context.Context, remove bool) (int, error) {
+		records, closeStore, err := s.prepare(ctx, open)
+		if err != nil {
+			return 0, err
+		}
+		defer closeStore()
+		return sweepLocks(ctx, records, lockKeys+prefix, remove)
+	}}, nil
 }
 
-// storeLocks are the records of locks whose keys have a prefix.
-type storeLocks struct {
-	store  Store
-	open   OpenStore
-	prefix string
-}
-
-// sweep counts the records. It removes them by giving them a TTL, and waits until they have expired.
-func (l *storeLocks) sweep(ctx context.Context, remove bool) (n int, err error) {
-	records, closeStore, err := l.store.prepare(ctx, l.open)
-	if err != nil {
-		return 0, err
-	}
-	defer closeStore()
-	return sweepLocks(ctx, records, l.prefix, remove)
-}
-
-// sweepLocks counts the records whose keys have a prefix, and removes them if remove is true.
+// sweepLocks counts the records whose keys have a prefix. If remove is true, it removes them by giving
+// them a TTL, and waits until they have expired.
 func sweepLocks(ctx context.Context, records driver.Records, prefix string, remove bool) (n int, err error) {
 	for {
 		list, err := records.List(ctx, prefix)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	farEnough = 20 * time.Millisecond // a deadline that has moved by less is not told again
-	leastRest = 50 * time.Millisecond // how long a lock is kept after the deadline that the program knows, at least
+	minMove    = 20 * time.Millisecond // a deadline that has moved by less is not reported again
+	minReserve = 50 * time.Millisecond // how long a lock is kept after the deadline that the program knows, at least
 )
 
 // claim is a lock that the program wants or has. Its goroutine runs from the request until the
@@ -29,19 +29,19 @@ type claim struct {
 	lost    bool            // the program knows of the loss
 	lock    *fencelock.Lock // nil until the program knows of the grant
 	known   time.Time       // the latest deadline that the program may believe in; zero without a lease
-	most    time.Time       // the end of the maximum hold; zero without one
+	maxEnd  time.Time       // the end of the maximum hold; zero without one
 }
 
 // start begins an acquisition.
-func (s *server) start(ctx context.Context, q ask) {
+func (s *server) start(ctx context.Context, q request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.ending:
 	case q.ID <= 0:
-		s.out.put(told{Err: &failure{Class: classInvalid, Text: "the id of a lock must be greater than 0"}})
+		s.put(response{Err: &failure{Class: classInvalid, Text: "the id of a lock must be greater than 0"}})
 	case s.claims[q.ID] != nil:
-		s.out.put(told{Err: &failure{Class: classInvalid, Text: fmt.Sprintf("the id %d is in use", q.ID)}})
+		s.put(response{Err: &failure{Class: classInvalid, Text: fmt.Sprintf("the id %d is in use", q.ID)}})
 	default:
 		ctx, cancel := context.WithCancel(fencelock.WithTrace(ctx, q.Trace))
 		c := &claim{id: q.ID, cancel: cancel, freed: make(chan struct{})}
@@ -57,7 +57,7 @@ func (s *server) start(ctx context.Context, q ask) {
 
 // live acquires the lock of a claim and holds it until the program releases it. It returns an error
 // if there was no lock.
-func (s *server) live(ctx context.Context, c *claim, q ask) error {
+func (s *server) live(ctx context.Context, c *claim, q request) error {
 	locks := s.locks.With(s.options(c.id, q))
 	if q.Op == "elect" {
 		for term, err := range election.New(locks, q.Name, &election.Config{Rank: q.Rank}).Terms(ctx) {
@@ -79,7 +79,7 @@ func (s *server) live(ctx context.Context, c *claim, q ask) error {
 }
 
 // options returns the options of a request.
-func (s *server) options(id int64, q ask) fencelock.Options {
+func (s *server) options(id int64, q request) fencelock.Options {
 	o := fencelock.Options{
 		TTL: millis(q.TTLMS), Shared: q.Shared, Limit: q.Limit, Weight: q.Weight,
 		MinHold: millis(q.MinHoldMS), MaxHold: millis(q.MaxHoldMS), Note: q.Note, Kind: q.Kind,
@@ -88,11 +88,11 @@ func (s *server) options(id int64, q ask) fencelock.Options {
 		o.Wait = max(0, millis(*q.WaitMS))
 	}
 	o.OnWait = func(i driver.WaitInfo) {
-		w := &wait{Position: i.Position, Held: otherOf(i.Held)}
+		w := &wait{Position: i.Position, Held: holderOf(i.Held)}
 		if i.Trouble != nil {
 			w.Trouble = s.Redact(i.Trouble.Error())
 		}
-		s.out.put(told{ID: id, Wait: w})
+		s.put(response{ID: id, Wait: w})
 	}
 	return o
 }
@@ -103,7 +103,7 @@ func millis(n int64) time.Duration { return time.Duration(max(-1, min(n, 1e12)))
 
 // hold tells the program that it has a lock, and when it has lost it. It returns when the program
 // has asked for the release, after the answer. over ends with the hold.
-func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Context) error {
+func (s *server) hold(c *claim, q request, lock *fencelock.Lock, over context.Context) error {
 	if err := s.Guard.Keep(c.id, lock); err != nil {
 		_ = lock.Release()
 		return err
@@ -112,11 +112,11 @@ func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Contex
 	if !c.dropped {
 		c.lock = lock
 		if q.MaxHoldMS > 0 {
-			c.most = time.Now().Add(millis(q.MaxHoldMS))
+			c.maxEnd = time.Now().Add(millis(q.MaxHoldMS))
 		}
-		g := &got{Token: lock.Token(), Text: strconv.FormatInt(lock.Token(), 10), Floor: lock.Floor(), Owner: lock.Owner()}
-		g.left, _ = c.tell(time.Now(), 0)
-		s.out.put(told{ID: c.id, At: s.at, Got: g})
+		g := &grant{Token: lock.Token(), Text: strconv.FormatInt(lock.Token(), 10), Floor: lock.Floor(), Owner: lock.Owner()}
+		g.remaining, _ = c.report(time.Now(), 0)
+		s.put(response{ID: c.id, At: s.at, Got: g})
 	}
 	s.mu.Unlock()
 	select {
@@ -129,7 +129,7 @@ func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Contex
 	err := lock.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := told{ID: c.id, Ended: "released"}
+	t := response{ID: c.id, Ended: "released"}
 	switch {
 	case c.lock == nil:
 		t.Ended = "cancelled"
@@ -141,15 +141,15 @@ func (s *server) hold(c *claim, q ask, lock *fencelock.Lock, over context.Contex
 		t.Err = failureOf(err, s.Redact)
 	}
 	delete(s.claims, c.id)
-	s.out.put(t)
+	s.put(t)
 	return nil
 }
 
-// tell returns how long the program may believe that it holds a lock, from now on. It returns false
+// report returns how long the program may believe that it holds a lock, from now on. It returns false
 // if the lock is not held, and if the deadline has moved by less than least since the last answer to the program.
 // From then on, the lock is released only after that time, unless the program asks for it. The
 // caller holds mu of the server, and has read now before: a pause makes the result shorter.
-func (c *claim) tell(now time.Time, least time.Duration) (l left, ok bool) {
+func (c *claim) report(now time.Time, least time.Duration) (l remaining, ok bool) {
 	if c.lock == nil || c.dropped || c.lock.Err() != nil {
 		return l, false
 	}
@@ -158,10 +158,10 @@ func (c *claim) tell(now time.Time, least time.Duration) (l left, ok bool) {
 		return l, false
 	}
 	stop := end
-	if !c.most.IsZero() {
-		l.MaxMS = new(c.most.Sub(now).Milliseconds())
-		if end.IsZero() || c.most.Before(end) {
-			stop = c.most
+	if !c.maxEnd.IsZero() {
+		l.MaxMS = new(c.maxEnd.Sub(now).Milliseconds())
+		if end.IsZero() || c.maxEnd.Before(end) {
+			stop = c.maxEnd
 		}
 	}
 	until := stop.Sub(now)
@@ -177,7 +177,7 @@ func (c *claim) tell(now time.Time, least time.Duration) (l left, ok bool) {
 	// If the program is silent, the library ends the lock then. The rest is for a program that
 	// learns of the deadline from its own clock.
 	c.known = end
-	return l, c.lock.SetMaxHold(until+max(leastRest, until/20)) == nil
+	return l, c.lock.SetMaxHold(until+max(minReserve, until/20)) == nil
 }
 
 // lost tells the program that a lock has ended, unless it has asked for that.
@@ -190,13 +190,13 @@ func (s *server) lost(c *claim, cause error) {
 	f := failureOf(cause, s.Redact)
 	switch {
 	case f.Class != "max_hold":
-	case c.most.IsZero() || !c.known.IsZero() && c.known.Before(c.most):
+	case c.maxEnd.IsZero() || !c.known.IsZero() && c.known.Before(c.maxEnd):
 		f.Class, f.Text = "lost", "the program was silent until the deadline of the lock"
 	default:
 		f.Text = "the maximum hold is over"
 	}
 	c.lost = true
-	s.out.put(told{ID: c.id, Lost: f})
+	s.put(response{ID: c.id, Lost: f})
 }
 
 // failed tells the program that it does not get a lock.
@@ -204,11 +204,11 @@ func (s *server) failed(c *claim, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.claims, c.id)
-	t := told{ID: c.id, Err: failureOf(err, s.Redact)}
+	t := response{ID: c.id, Err: failureOf(err, s.Redact)}
 	if c.dropped {
-		t = told{ID: c.id, Ended: "cancelled"}
+		t = response{ID: c.id, Ended: "cancelled"}
 	}
-	s.out.put(t)
+	s.put(t)
 }
 
 // release lets a claim end, whether it waits or has a lock. Its goroutine answers.
@@ -217,7 +217,7 @@ func (s *server) release(id int64) {
 	defer s.mu.Unlock()
 	c := s.claims[id]
 	if c == nil {
-		s.out.put(told{ID: id, Ended: "unknown"})
+		s.put(response{ID: id, Ended: "unknown"})
 		return
 	}
 	c.drop()

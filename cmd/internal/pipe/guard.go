@@ -173,25 +173,6 @@ func (g *Guard) ask(id int64, files []*os.File) error {
 	return err
 }
 
-// readFull reads until buf is full. At the end of the file it returns io.EOF.
-func readFull(fd int, buf []byte) error {
-	for len(buf) > 0 {
-		n, err := unix.Read(fd, buf)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN): // stdin, if the program made it so
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-		case err != nil:
-			return err
-		case n == 0:
-			return io.EOF
-		default:
-			buf = buf[n:]
-		}
-	}
-	return nil
-}
-
 // RunGuard is the guard. If the other process ends while it has locks, RunGuard calls work, which
 // returns when the work under these locks has stopped. Then this process must end.
 func RunGuard(work func()) {
@@ -216,8 +197,15 @@ func RunGuard(work func()) {
 
 // StdinEnds returns when nobody has the other end of stdin any more.
 func StdinEnds() {
-	for buf := make([]byte, 4096); readFull(int(os.Stdin.Fd()), buf) == nil; {
-		continue // requests that nobody answers
+	fd := int(os.Stdin.Fd())
+	for requests := make([]byte, 4096); ; { // nobody answers them
+		switch n, err := unix.Read(fd, requests); {
+		case n > 0 || errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN): // the program made stdin so
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		default:
+			return
+		}
 	}
 }
 

@@ -26,8 +26,8 @@ const (
 	classUnsupported = "unsupported"
 )
 
-// ask is a line of the program.
-type ask struct {
+// request is a line of the program.
+type request struct {
 	Op string   `json:"op"`
 	ID int64    `json:"id"`
 	At *float64 `json:"at"` // the program's clock, which answers return
@@ -50,18 +50,18 @@ type ask struct {
 	Count int    `json:"count"`
 }
 
-// told is a line to the program. It has one field besides ID and At.
-type told struct {
+// response is a line to the program. It has one field besides ID and At.
+type response struct {
 	ID    int64           `json:"id,omitempty"`
 	At    *float64        `json:"at,omitempty"` // the newest At that was read before anything of this line was measured
 	Hello *hello          `json:"hello,omitempty"`
 	Wait  *wait           `json:"waiting,omitempty"`
-	Got   *got            `json:"acquired,omitempty"`
+	Got   *grant          `json:"acquired,omitempty"`
 	Left  map[int64]int64 `json:"left,omitzero"` // by id; may be empty
 	Lost  *failure        `json:"lost,omitempty"`
 	Ended string          `json:"ended,omitempty"`
 	Check *check          `json:"check,omitempty"`
-	Take  *taken          `json:"take,omitempty"`
+	Take  *takeResult     `json:"take,omitempty"`
 	Stat  any             `json:"status,omitempty"`
 	Err   *failure        `json:"error,omitempty"`
 }
@@ -75,31 +75,31 @@ type hello struct {
 }
 
 type wait struct {
-	Position int    `json:"position"`
-	Held     *other `json:"held,omitempty"`
-	Trouble  string `json:"trouble,omitempty"`
+	Position int     `json:"position"`
+	Held     *holder `json:"held,omitempty"`
+	Trouble  string  `json:"trouble,omitempty"`
 }
 
-type got struct {
+type grant struct {
 	Token int64  `json:"token"`
 	Text  string `json:"token_text"` // for languages whose numbers have 53 bits
 	Floor int64  `json:"floor"`
 	Owner string `json:"owner"`
-	left
+	remaining
 }
 
-// left is how long the program may believe that it holds a lock.
-type left struct {
+// remaining is how long the program may believe that it holds a lock.
+type remaining struct {
 	LeftMS *int64 `json:"left_ms,omitempty"`     // nil without a lease
 	MaxMS  *int64 `json:"max_left_ms,omitempty"` // of the maximum hold; nil without one
 }
 
 type check struct {
 	Held bool `json:"held"`
-	left
+	remaining
 }
 
-type taken struct {
+type takeResult struct {
 	OK        bool  `json:"ok"`
 	Remaining int   `json:"remaining"`
 	RetryMS   int64 `json:"retry_ms"`
@@ -107,29 +107,29 @@ type taken struct {
 
 // failure is an error as the program sees it.
 type failure struct {
-	Class string `json:"class"`
-	Text  string `json:"text"`
-	Held  *other `json:"held,omitempty"`
+	Class string  `json:"class"`
+	Text  string  `json:"text"`
+	Held  *holder `json:"held,omitempty"`
 }
 
-// other is a holder that is in the way.
-type other struct {
+// holder is who has the lock.
+type holder struct {
 	Owner string `json:"owner"`
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
 	Note  string `json:"note"`
 }
 
-func otherOf(h *driver.HeldError) *other {
+func holderOf(h *driver.HeldError) *holder {
 	if h == nil {
 		return nil
 	}
-	return &other{h.Owner, h.Host, h.PID, h.Note}
+	return &holder{h.Owner, h.Host, h.PID, h.Note}
 }
 
 // Failed returns the line that tells a program that no requests can be served because of err.
 func Failed(err error, redact func(string) string) []byte {
-	line, _ := json.Marshal(told{Err: failureOf(err, redact)}) // it has only text and numbers
+	line, _ := json.Marshal(response{Err: failureOf(err, redact)}) // it has only text and numbers
 	return append(line, '\n')
 }
 
@@ -158,7 +158,7 @@ func failureOf(err error, redact func(string) string) *failure {
 		}
 	}
 	if h, ok := errors.AsType[*driver.HeldError](err); ok {
-		f.Held = otherOf(h)
+		f.Held = holderOf(h)
 	}
 	return f
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
+	"github.com/fencelock/fencelock/cmd/internal/asyncwriter"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/ratelimit"
 )
@@ -33,29 +34,28 @@ type Config struct {
 	Redact  func(string) string                   // removes passwords from errors
 	Status  func(driver.Status) any               // the JSON form of a status
 	Rate    func(string) (ratelimit.Limit, error) // parses a rate
-	Rates   func(driver.Engine) (driver.RateLimiter, error)
+	Rates   func() (driver.RateLimiter, error)    // of the engine, always the same
 }
 
 // server serves one program.
 type server struct {
 	Config
 	locks *fencelock.Locker
-	out   *output
+	out   *asyncwriter.Writer
 	busy  sync.WaitGroup // goroutines of claims and questions
 
 	mu     sync.Mutex // guards the fields below and the fields of claims
 	claims map[int64]*claim
 	at     *float64 // the newest clock of the program
-	rates  map[string]*ratelimit.Limiter
 	ending bool
 }
 
 // Serve answers the requests of a program, until its input ends or the program has ended. It then
 // releases all locks and returns. A goroutine that reads from In may stay until In ends.
 func Serve(ctx context.Context, c Config) {
-	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: newOutput(c.Out), claims: map[int64]*claim{}, rates: map[string]*ratelimit.Limiter{}}
+	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: asyncwriter.New(c.Out), claims: map[int64]*claim{}}
 	traits := c.Engine.Traits()
-	s.out.put(told{Hello: &hello{Protocol, c.Version, traits.Engine, traits.Leased, os.Getpid()}})
+	s.put(response{Hello: &hello{Protocol, c.Version, traits.Engine, traits.Leased, os.Getpid()}})
 	ended := make(chan struct{})
 	go func() { // ends with the input
 		defer close(ended)
@@ -71,9 +71,9 @@ func Serve(ctx context.Context, c Config) {
 
 // read serves each line of the input.
 func (s *server) read(ctx context.Context) {
-	in := bufio.NewReaderSize(s.In, longestLine+1)
+	in := bufio.NewReaderSize(s.In, maxLine+1)
 	for n := 1; ; n++ {
-		s.out.room()
+		s.out.Room(maxUnread)
 		line, err := readLine(in)
 		if errors.Is(err, errTooLong) {
 			s.refuse(0, classInvalid, fmt.Sprintf("line %d: %v", n, err))
@@ -95,12 +95,12 @@ func (s *server) refuse(id int64, class, text string) {
 	if s.claims[id] != nil {
 		id = 0
 	}
-	s.out.put(told{ID: id, Err: &failure{Class: class, Text: text}})
+	s.put(response{ID: id, Err: &failure{Class: class, Text: text}})
 }
 
 // serve handles one request. It does not wait for the engine.
 func (s *server) serve(ctx context.Context, n int, line []byte) {
-	var q ask
+	var q request
 	if err := json.Unmarshal(line, &q); err != nil {
 		s.refuse(q.ID, classInvalid, fmt.Sprintf("line %d: %v", n, err))
 		return
@@ -137,11 +137,11 @@ func (s *server) beat() {
 	moved := map[int64]int64{}
 	now := time.Now()
 	for id, c := range s.claims {
-		if l, ok := c.tell(now, farEnough); ok && l.LeftMS != nil {
+		if l, ok := c.report(now, minMove); ok && l.LeftMS != nil {
 			moved[id] = *l.LeftMS
 		}
 	}
-	s.out.put(told{At: s.at, Left: moved})
+	s.put(response{At: s.at, Left: moved})
 }
 
 // check answers whether a lock is held now, and for how long the program may believe that.
@@ -150,16 +150,16 @@ func (s *server) check(id int64) {
 	defer s.mu.Unlock()
 	k := new(check)
 	if c := s.claims[id]; c != nil {
-		k.left, k.Held = c.tell(time.Now(), 0)
+		k.remaining, k.Held = c.report(time.Now(), 0)
 	}
-	s.out.put(told{ID: id, At: s.at, Check: k})
+	s.put(response{ID: id, At: s.at, Check: k})
 }
 
 // answer answers a question that is not about a lock of the program.
-func (s *server) answer(ctx context.Context, q ask) {
+func (s *server) answer(ctx context.Context, q request) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	t := told{ID: q.ID}
+	t := response{ID: q.ID}
 	var err error
 	if q.Op == "take" {
 		t.Take, err = s.take(ctx, q)
@@ -172,41 +172,25 @@ func (s *server) answer(ctx context.Context, q ask) {
 	if err != nil {
 		t.Err = failureOf(err, s.Redact)
 	}
-	s.out.put(t)
+	s.put(t)
 }
 
 // take takes events of a rate, if they are available now.
-func (s *server) take(ctx context.Context, q ask) (*taken, error) {
+func (s *server) take(ctx context.Context, q request) (*takeResult, error) {
 	limit, err := s.Rate(q.Rate)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 	}
-	limit.Burst = max(q.Burst, 1)
-	l, err := s.limiter(q.Name, limit)
+	rates, err := s.Rates()
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.AllowN(ctx, "", max(q.Count, 1))
+	limit.Burst = max(q.Burst, 1)
+	r, err := ratelimit.New(rates, q.Name, limit, &ratelimit.Config{Timeout: patience}).AllowN(ctx, "", max(q.Count, 1))
 	if limited, ok := errors.AsType[*ratelimit.LimitedError](err); ok {
 		r, err = ratelimit.Result{RetryAfter: limited.RetryAfter}, nil
 	}
-	return &taken{OK: r.OK, Remaining: r.Remaining, RetryMS: (r.RetryAfter.Microseconds() + 999) / 1000}, err
-}
-
-// limiter returns the limiter of a rate, which it makes once.
-func (s *server) limiter(name string, limit ratelimit.Limit) (*ratelimit.Limiter, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := fmt.Sprint(name, "\x00", limit)
-	if l := s.rates[key]; l != nil {
-		return l, nil
-	}
-	rates, err := s.Rates(s.Engine)
-	if err != nil {
-		return nil, err
-	}
-	s.rates[key] = ratelimit.New(rates, name, limit, &ratelimit.Config{Timeout: patience})
-	return s.rates[key], nil
+	return &takeResult{OK: r.OK, Remaining: r.Remaining, RetryMS: (r.RetryAfter.Microseconds() + 999) / 1000}, err
 }
 
 // end releases everything and returns when that is done. Each release has a timeout.
@@ -218,5 +202,9 @@ func (s *server) end() {
 	}
 	s.mu.Unlock()
 	s.busy.Wait()
-	s.out.close()
+	s.out.Close()
+	select { // a program that is gone or frozen must not keep this process
+	case <-s.out.Done():
+	case <-time.After(time.Second):
+	}
 }

@@ -53,7 +53,7 @@ func (p *program) write(format string, args ...any) {
 }
 
 // want reads a line, which must have all parts.
-func (p *program) want(parts ...string) (line told) {
+func (p *program) want(parts ...string) (line response) {
 	p.t.Helper()
 	if !p.from.Scan() {
 		p.t.Fatalf("no line with %q: %v", parts, p.from.Err())
@@ -77,10 +77,10 @@ func TestBadInput(t *testing.T) {
 	p.want(`"id":1`, `"acquired"`)
 	for _, line := range []string{
 		"rubbish", "[]", `"text"`, `{"op":"acquire","id":1,"name":"b"}`, `{"op":"acquire","id":-1,"name":"b"}`,
-		`{"op":"dance","id":1}`, `{"op":"release","id":"1"}`, `{"op":"beat","at":"now"}`, "\xff\xfe\x00", strings.Repeat("x", 3*longestLine),
+		`{"op":"dance","id":1}`, `{"op":"release","id":"1"}`, `{"op":"beat","at":"now"}`, "\xff\xfe\x00", strings.Repeat("x", 3*maxLine),
 	} {
 		p.write("%s", line)
-		if told := p.want(`"error"`); told.ID == 1 {
+		if response := p.want(`"error"`); response.ID == 1 {
 			t.Errorf("the answer to %.40q seems to be about the lock", line)
 		}
 	}
@@ -114,7 +114,7 @@ func TestReleaseOfARequest(t *testing.T) {
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	const n = 200_000 // more than mostUnread
+	const n = 200_000 // more than maxUnread
 	wrote := make(chan struct{})
 	go func() { // ends when all is written
 		defer close(wrote)

@@ -1,8 +1,7 @@
 package supervise
 
 import (
-	"os"
-	"strconv"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,14 +42,7 @@ func hasEnded(fd, wait int) bool {
 // KeepFiles makes files that this process inherited end with it: a program that it starts does not
 // get them.
 func KeepFiles() {
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
+	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) != nil { // Linux before 5.11
 		keepFirstFiles()
-		return
-	}
-	for _, entry := range all {
-		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
 	}
 }

@@ -15,20 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reason classifies why a command was not started.
-type Reason int
-
-// The reasons, which shells tell apart by their exit codes 126 and 127.
+// The exit codes for a command that was not started. Shells have the first two.
 const (
-	NotFound      Reason = iota // the program or its interpreter does not exist
-	NotExecutable               // it exists but cannot be executed
-	Failed                      // fencelock lacks something to start it
+	NotFound      = 127 // the program or its interpreter does not exist
+	NotExecutable = 126 // it exists but cannot be executed
+	Failed        = 71  // fencelock lacks something to start it
 )
 
 // StartError says why a command was not started.
 type StartError struct {
-	Reason Reason
-	Err    error
+	Code int // one of the above
+	Err  error
 }
 
 // Error returns what went wrong.
@@ -118,7 +115,7 @@ func byShell(path string, args []string) []string {
 }
 
 // startError converts an error of the kernel into a *StartError. If this process has reached a
-// resource limit, the reason is Failed, since the command itself may be correct.
+// resource limit, the code is Failed, since the command itself may be correct.
 func startError(name string, err error) error {
 	for _, ours := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, ours) {

@@ -59,7 +59,7 @@ func LateStart() {
 	if err != nil {
 		panic(err)
 	}
-	w.order(order{Until: bootTime(), Start: &start{Path: os.Args[1], Args: words(os.Args[1:])}})
+	w.order(order{Until: bootTime(), Start: &start{Path: []byte(os.Args[1]), Args: joined(os.Args[1:])}})
 	reports := lines[report](w.conn, nil)
 	if first := <-reports; !first.Ready {
 		panic("the watchdog is not ready")

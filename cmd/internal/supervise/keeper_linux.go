@@ -27,7 +27,7 @@ func isKeeper(pid int) bool {
 }
 
 // spared reports whether a process is a keeper that is not signalled with the others.
-func (t *tree) spared(pid int) bool { return t.spares && isKeeper(pid) }
+func (t *tree) spared(pid int) bool { return t.sparesKeepers && isKeeper(pid) }
 
 // endKeepers asks the keepers to end if no other process is left, so that their locks are released
 // and do not stay until their leases expire. It returns how many keepers there are, and whether it

@@ -16,7 +16,7 @@ func (p *Process) onLeft(n int) {
 // signal that it passes on reaches only the process group of the command, so the others would keep
 // the lock for as long as they like.
 func (p *Process) endLeft() {
-	if p.left == 0 || !p.wasAsked() || p.lost || p.capped || p.enough || p.broken || p.kill != nil || p.killed {
+	if p.left == 0 || !p.wasAsked() || p.end.Lost || p.end.Capped || p.end.Cancelled || p.end.Broken || p.kill != nil || p.killed {
 		return
 	}
 	p.stop(p.KillAfter, fmt.Sprintf("the command has ended, and processes that it started have not (%d)", p.left))

@@ -78,10 +78,10 @@ func (p *Process) onTyped(sig unix.Signal) {
 
 // inferTyped is onTyped for a command without a listener that has died of the signal.
 func (p *Process) inferTyped() {
-	if p.listens || p.typed != 0 || !p.status.Signaled() || !p.Terminal.belongsTo(p.pid) {
+	if p.listens || p.typed != 0 || !p.end.Status.Signaled() || !p.Terminal.belongsTo(p.pid) {
 		return
 	}
-	if sig := p.status.Signal(); (sig == unix.SIGINT || sig == unix.SIGQUIT) && sig != p.passed {
+	if sig := p.end.Status.Signal(); (sig == unix.SIGINT || sig == unix.SIGQUIT) && sig != p.end.Passed {
 		p.onTyped(sig)
 	}
 }

@@ -43,7 +43,7 @@ func (s *supervisor) prepare() {
 		r.Close()
 		return
 	}
-	s.typed, s.spare = signalsOf(r, own), map[int]bool{s.listener: true}
+	s.typed, s.foreign = signalsOf(r, own), map[int]bool{s.listener: true}
 }
 
 // join puts the listener into the group of the command. If a signal has ended the command before, or

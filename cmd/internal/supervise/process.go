@@ -76,11 +76,11 @@ type Command struct {
 	Signal    unix.Signal    // sent first to end the command
 	KillAfter time.Duration  // time from Signal to SIGKILL; 0 kills at once
 	Tick      time.Duration  // how often the watchdog gets the deadline
-	Most      time.Duration  // how long the command may run, before it is ended as after a loss; 0 means no maximum
+	MaxRun    time.Duration  // how long the command may run, before it is ended as after a loss; 0 means no maximum
 
-	// Enough ends the command when it ends, as Most does. Its cause tells the user why. nil means
+	// Cancel ends the command when it ends, as MaxRun does. Its cause tells the user why. nil means
 	// never.
-	Enough context.Context
+	Cancel context.Context
 
 	// IgnoreLoss means that the command continues when the lock is lost or this process dies.
 	IgnoreLoss bool
@@ -103,30 +103,24 @@ type Process struct {
 
 	watchdog watchdog
 	reports  <-chan report // nil after the last report
-	events   <-chan waited // nil once no child is left
+	events   <-chan change // nil once no child is left
 	done     chan struct{} // closed by Close
 	own      tree          // used to kill the command if the watchdog is killed
 	seen     map[int]bool  // our children at the last tick; see onTick
 
-	pid    int // of the command; also its process group
-	status unix.WaitStatus
+	pid    int  // of the command; also its process group
 	ended  bool // the command itself has ended
 	empty  bool // all processes of the command have ended
 	reaped bool // the watchdog has ended and been reaped
 
-	lost    bool
-	capped  bool             // Most is over
-	enough  bool             // Enough has ended
+	end     End              // what is known so far
 	asked   bool             // a signal that ends programs was passed on
 	hungUp  bool             // SIGHUP was passed on
-	passed  unix.Signal      // the latest of EndSignals that was passed on
 	typed   unix.Signal      // the latest signal that the terminal sent to the command alone, or 0
 	listens bool             // the watchdog reports such signals
 	left    int              // processes that run although the command has ended; 0 until that is reported
-	late    bool             // the watchdog killed the command at the deadline
-	broken  bool             // the watchdog was killed, and the command is killed too
 	denied  int              // processes of other users that were not killed
-	most    <-chan time.Time // fires when Most is over
+	maxOver <-chan time.Time // fires when MaxRun is over
 	kill    <-chan time.Time // when to kill; nil until the lock is lost
 	killed  bool             // the watchdog got the order to kill
 	last    <-chan time.Time // when to take over if the command has not ended; nil until a lease is lost
@@ -134,7 +128,7 @@ type Process struct {
 	over    bool             // the lease has expired after a loss
 	leave   <-chan time.Time // fires when over becomes true
 
-	unwanted <-chan struct{} // closed when Enough ends; nil after that
+	cancelled <-chan struct{} // closed when Cancel ends; nil after that
 }
 
 // Start starts the command. It blocks until the command has started or the lock is lost. Its error
@@ -165,7 +159,7 @@ var errNotReady = errors.New("lock-watchdog was killed before it had started the
 
 // startOnce does the work of Start with one watchdog.
 func startOnce(c Command) (*Process, error) {
-	p := &Process{Command: c, done: make(chan struct{}), own: tree{spare: set(ownChildren())}}
+	p := &Process{Command: c, done: make(chan struct{}), own: tree{foreign: set(ownChildren())}}
 	if err := c.Lock.Err(); err != nil {
 		return nil, err
 	}
@@ -179,7 +173,7 @@ func startOnce(c Command) (*Process, error) {
 	foreground := c.Terminal.wanted()
 	own, env := forCommand(c.Env)
 	err = p.begin(start{
-		Path: c.Path, Args: words(c.Args), Env: words(env), Own: own, Foreground: foreground, Lock: lock,
+		Path: []byte(c.Path), Args: joined(c.Args), Env: joined(env), Own: own, Foreground: foreground, Lock: lock,
 		IgnoreLoss: c.IgnoreLoss, IgnoreOrphans: c.IgnoreOrphans,
 	})
 	if err == nil {
@@ -202,7 +196,7 @@ func (p *Process) begin(s start) error {
 		defer context.AfterFunc(p.Lock.Context(), p.watchdog.kill)()
 	}
 	go p.watchdog.sendBy(time.Time{}, first) //nolint:errcheck // ends when the watchdog has read it or has ended; then reports is closed
-	defer p.watchdog.trust()
+	defer p.watchdog.stopTimeout()
 	var early []os.Signal
 	defer func() { p.putBack(early) }() // the command gets them when it has started
 	ready := false
@@ -234,10 +228,10 @@ func (p *Process) begin(s start) error {
 			p.onEvent(ev, ok)
 		case sig := <-p.Signals:
 			if early = append(early, sig); slices.Contains(EndSignals, sig) {
-				p.watchdog.insist(obeyLimit) // a frozen watchdog must not block a signal that asks to end
+				p.watchdog.startTimeout(orderLimit) // a frozen watchdog must not block a signal that asks to end
 			}
-		case <-p.watchdog.overdue:
-			if p.watchdog.fails() {
+		case <-p.watchdog.timeout:
+			if p.watchdog.timedOut() {
 				p.watchdog.kill()
 			}
 		}

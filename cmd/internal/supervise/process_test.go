@@ -247,11 +247,11 @@ func TestWordsOfBytes(t *testing.T) {
 func TestLookup(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	must(t, os.WriteFile(plain, nil, 0o600))
-	for name, want := range map[string]supervise.Reason{
+	for name, want := range map[string]int{
 		"no-such-command": supervise.NotFound, "/no/such": supervise.NotFound, plain: supervise.NotExecutable, "/": supervise.NotExecutable,
 	} {
 		_, err := supervise.Lookup(name)
-		if e, ok := errors.AsType[*supervise.StartError](err); !ok || e.Reason != want {
+		if e, ok := errors.AsType[*supervise.StartError](err); !ok || e.Code != want {
 			t.Errorf("%s: %v, want reason %d", name, err, want)
 		}
 	}
@@ -268,12 +268,12 @@ func TestLookup(t *testing.T) {
 // TestOwnFailuresToStart: an exhausted resource of fencelock is reported as Failed, not as an error
 // of the command.
 func TestOwnFailuresToStart(t *testing.T) {
-	for inner, want := range map[error]supervise.Reason{
+	for inner, want := range map[error]int{
 		unix.EAGAIN: supervise.Failed, unix.ENOMEM: supervise.Failed, unix.EMFILE: supervise.Failed,
 		unix.ENOEXEC: supervise.NotExecutable, unix.ENOENT: supervise.NotFound,
 	} {
 		err := supervise.StartErrorOf("job", &os.PathError{Op: "fork/exec", Path: "job", Err: inner})
-		if e, ok := errors.AsType[*supervise.StartError](err); !ok || e.Reason != want {
+		if e, ok := errors.AsType[*supervise.StartError](err); !ok || e.Code != want {
 			t.Errorf("%v: %v, want reason %d", inner, err, want)
 		}
 	}

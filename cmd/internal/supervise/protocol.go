@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,14 +27,13 @@ type order struct {
 	Listen bool          `json:",omitempty"` // the command has got the terminal; see listener.go
 }
 
-// reported reports whether the watchdog sends report.Obeyed when it has carried out the order.
+// reported reports whether the watchdog sends report.Done when it has carried out the order.
 func (o order) reported() bool { return o.Signal != 0 || o.Kill }
 
-// start is the command. Its strings are bytes, since JSON cannot represent strings that are not
-// UTF-8.
+// start is the command. Its strings are bytes, since JSON cannot represent strings that are not UTF-8.
 type start struct {
-	Path          string
-	Args, Env     [][]byte
+	Path          []byte
+	Args, Env     []byte   // see joined
 	Own           []string // variables that get the number of the command's process; see service.go
 	Foreground    bool     // give the command the terminal
 	Lock          []int    // descriptors of the lock
@@ -54,7 +54,7 @@ type report struct {
 	Left    int              `json:",omitempty"` // how many processes the command left behind
 	Refused unix.Signal      `json:",omitempty"` // this signal could not be sent to Denied processes
 	Denied  int              `json:",omitempty"`
-	Obeyed  bool             `json:",omitempty"` // an order with Signal or Kill was carried out, once for each
+	Done    bool             `json:",omitempty"` // an order with Signal or Kill was carried out, once for each
 	Empty   bool             `json:",omitempty"` // the last report: no process of the command is left
 	Late    bool             `json:",omitempty"` // with Empty: the watchdog killed the command at the deadline
 }
@@ -147,20 +147,9 @@ func lines[T any](conn io.Reader, done <-chan struct{}) <-chan T {
 	return ch
 }
 
-// words converts the arguments or the environment of a program to bytes.
-func words(list []string) [][]byte {
-	out := make([][]byte, len(list))
-	for i, s := range list {
-		out[i] = []byte(s)
-	}
-	return out
-}
+// joined joins the arguments or the environment of a program, whose strings have no zero bytes. They are
+// not empty lists.
+func joined(list []string) []byte { return []byte(strings.Join(list, "\x00")) }
 
-// strung is the inverse of words.
-func strung(list [][]byte) []string {
-	out := make([]string, len(list))
-	for i, b := range list {
-		out[i] = string(b)
-	}
-	return out
-}
+// split is the inverse of joined.
+func split(list []byte) []string { return strings.Split(string(list), "\x00") }

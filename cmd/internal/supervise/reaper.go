@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waited is a change of one of our processes, as wait reports it.
-type waited struct {
+// change is a change of one of our processes, as wait reports it.
+type change struct {
 	pid    int
 	status unix.WaitStatus
 }
 
 // gone reports whether the process has ended. It is false if the process was only stopped or
 // continued.
-func (ev waited) gone() bool { return ev.status.Exited() || ev.status.Signaled() }
+func (ev change) gone() bool { return ev.status.Exited() || ev.status.Signaled() }
 
 // children reaps every child of this process, including adopted orphans. All Processes share it,
 // since a second reaper could reap a command of the first and its exit status would be lost.
@@ -25,13 +25,13 @@ var children = reaper{known: make(map[int]bool)}
 
 type reaper struct {
 	mu     sync.Mutex   // guards events and known; held while a child is reaped, listed or signalled by number
-	events chan waited  // nil while run is not running
+	events chan change  // nil while run is not running
 	known  map[int]bool // children that have not been reaped, and whose changes are reported
 }
 
 // start calls f to start a process, and returns a channel with the changes of this and all other
 // known children. The channel is closed when no child is left.
-func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
+func (r *reaper) start(f func() (int, error)) (int, <-chan change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pid, err := f()
@@ -40,7 +40,7 @@ func (r *reaper) start(f func() (int, error)) (int, <-chan waited, error) {
 	}
 	r.known[pid] = true
 	if r.events == nil {
-		r.events = make(chan waited, 16)
+		r.events = make(chan change, 16)
 		go r.run(r.events) // ends when no child is left
 	}
 	return pid, r.events, nil
@@ -71,7 +71,7 @@ func (r *reaper) kill(child, to int, sig unix.Signal) error {
 }
 
 // run reaps until no child is left.
-func (r *reaper) run(events chan<- waited) {
+func (r *reaper) run(events chan<- change) {
 	defer close(events)
 	for {
 		var status unix.WaitStatus
@@ -81,7 +81,7 @@ func (r *reaper) run(events chan<- waited) {
 		}
 		switch {
 		case err == nil && pid > 0:
-			events <- waited{pid, status}
+			events <- change{pid, status}
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return
 		}
@@ -111,7 +111,7 @@ func (r *reaper) note(pid int, status unix.WaitStatus) int {
 	if !r.known[pid] {
 		return 0
 	}
-	if (waited{pid, status}).gone() {
+	if (change{pid, status}).gone() {
 		delete(r.known, pid)
 	}
 	return pid

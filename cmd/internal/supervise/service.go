@@ -44,15 +44,16 @@ func init() {
 	}
 	err := Exec(os.Args[2], os.Args[3:], os.Environ())
 	fmt.Fprintln(os.Stderr, "fencelock:", err)
-	if start, ok := errors.AsType[*StartError](err); ok && start.Reason == NotFound {
-		os.Exit(127)
+	code := Failed
+	if start, ok := errors.AsType[*StartError](err); ok {
+		code = start.Code
 	}
-	os.Exit(126)
+	os.Exit(code)
 }
 
 // program returns the path and the arguments that start the command, or its starter.
 func (s *supervisor) program() (path string, args []string, err error) {
-	path, args = s.Path, strung(s.Args)
+	path, args = string(s.Path), split(s.Args)
 	if len(s.Own) == 0 {
 		return path, args, nil
 	}

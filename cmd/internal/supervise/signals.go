@@ -5,6 +5,7 @@ package supervise
 import (
 	"os"
 	"os/signal"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,13 @@ import (
 func Forwarded() chan os.Signal {
 	signals := make(chan os.Signal, 32)
 	Notify(signals, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGALRM, unix.SIGVTALRM, unix.SIGIO)
-	Notify(signals, more...)
+	if runtime.GOOS == "linux" { // a power supply; real-time signals that a Go program can receive, since RTMIN+3 stops some containers
+		Notify(signals, unix.SignalNum("SIGPWR"))
+		const first, last = 35, 64
+		for n := first; n <= last; n++ {
+			Notify(signals, unix.Signal(n))
+		}
+	}
 	Notify(signals, EndSignals...)
 	return signals
 }

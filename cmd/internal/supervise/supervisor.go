@@ -63,7 +63,7 @@ type supervisor struct {
 	tree
 
 	due     time.Duration // when to kill, by bootTime
-	events  <-chan waited // nil after the last child has ended
+	events  <-chan change // nil after the last child has ended
 	ended   bool          // the command itself has ended
 	killing bool
 	late    bool // the kill started at the deadline
@@ -86,8 +86,8 @@ func runWatchdog(conn *os.File) {
 	if !ok || first.Start == nil {
 		return
 	}
-	s := &supervisor{start: *first.Start, link: link{conn}, tree: tree{spares: true}, due: math.MaxInt64}
-	s.obey(first)
+	s := &supervisor{start: *first.Start, link: link{conn}, tree: tree{sparesKeepers: true}, due: math.MaxInt64}
+	s.execute(first)
 	if s.due <= bootTime() {
 		return // the wrapper was frozen and has lost its lock
 	}
@@ -98,7 +98,7 @@ func runWatchdog(conn *os.File) {
 		return
 	}
 	_ = s.send(report{Started: s.group, Listens: s.listens})
-	Withdraw()
+	Detach()
 	s.watch(orders)
 	for _, fd := range s.Lock {
 		unix.Close(fd) // before the wrapper gets the last report and releases the lock
@@ -108,7 +108,7 @@ func runWatchdog(conn *os.File) {
 
 // begin starts the command.
 func (s *supervisor) begin() (err error) {
-	attr := &syscall.ProcAttr{Env: strung(s.Env), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := &syscall.ProcAttr{Env: split(s.Env), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if s.Foreground {
 		tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 		if err == nil {
@@ -131,8 +131,8 @@ func (s *supervisor) begin() (err error) {
 	}
 	s.group, s.events, err = children.start(func() (int, error) {
 		pid, _, err := syscall.StartProcess(path, args, attr)
-		if isScript(s.Path, err) {
-			pid, _, err = syscall.StartProcess(shell, byShell(s.Path, strung(s.Args)), attr)
+		if isScript(string(s.Path), err) {
+			pid, _, err = syscall.StartProcess(shell, byShell(string(s.Path), split(s.Args)), attr)
 		}
 		return pid, err
 	})
@@ -142,10 +142,10 @@ func (s *supervisor) begin() (err error) {
 	return err
 }
 
-// Withdraw closes stdin, stdout and stderr of a process in the background, and leaves the working
+// Detach closes stdin, stdout and stderr of a process in the background, and leaves the working
 // directory. Otherwise a reader of a pipe, or an unmount, would wait for it. In the watchdog only
 // the command needs them.
-func Withdraw() {
+func Detach() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		for fd := range 3 {
@@ -169,7 +169,7 @@ func (s *supervisor) watch(orders <-chan order) {
 				}
 				orders, s.killing = nil, true
 			}
-			s.obey(o)
+			s.execute(o)
 		case ev, ok := <-s.events:
 			if !ok {
 				s.events = nil
@@ -206,7 +206,7 @@ func (s *supervisor) endKeepers() {
 		s.asked = bootTime()
 	}
 	if s.due <= bootTime() || s.asked != 0 && bootTime()-s.asked > keeperLimit {
-		s.spares, s.killing = false, true
+		s.sparesKeepers, s.killing = false, true
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *supervisor) wake() <-chan time.Time {
 	switch {
 	case s.killing && s.denied > 0:
 		return time.After(deniedAgain)
-	case s.ended && s.keepers > 0 && s.spares:
+	case s.ended && s.keepers > 0 && s.sparesKeepers:
 		return time.After(min(max(s.due-bootTime(), 0), leftAgain))
 	case s.killing:
 		return time.After(killAgain)
@@ -244,8 +244,8 @@ func (s *supervisor) wake() <-chan time.Time {
 	return nil
 }
 
-// obey carries out one order.
-func (s *supervisor) obey(o order) {
+// execute carries out one order.
+func (s *supervisor) execute(o order) {
 	if o.Until != 0 {
 		s.due = o.Until
 	}
@@ -264,12 +264,12 @@ func (s *supervisor) obey(o order) {
 		}
 	}
 	if o.reported() {
-		_ = s.send(report{Obeyed: true})
+		_ = s.send(report{Done: true})
 	}
 }
 
 // onEvent handles a change of the command.
-func (s *supervisor) onEvent(ev waited) {
+func (s *supervisor) onEvent(ev change) {
 	switch {
 	case ev.pid != s.group:
 	case ev.gone():

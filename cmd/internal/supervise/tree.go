@@ -11,10 +11,10 @@ import (
 // tree is the descendants of this process that belong to the command. It is not safe for concurrent
 // use.
 type tree struct {
-	group  int          // process group of the command; 0 before the start
-	spare  map[int]bool // our children that do not belong to the command
-	denied int          // how many processes of other users the last signal did not reach
-	spares bool         // keepers are not signalled with the other processes; see endKeepers
+	group         int          // process group of the command; 0 before the start
+	foreign       map[int]bool // our children that do not belong to the command
+	denied        int          // how many processes of other users the last signal did not reach
+	sparesKeepers bool         // keepers are not signalled with the other processes; see endKeepers
 }
 
 // signal signals the group of the command, as a terminal does. If all is set, or the command itself

@@ -55,7 +55,7 @@ func (r *reaper) next(status *unix.WaitStatus) (int, error) {
 // roots counts the children of the command that have not ended.
 func (t *tree) roots() (n int) {
 	for _, pid := range ownChildren() {
-		if !t.spare[pid] && !dead(pid) {
+		if !t.foreign[pid] && !dead(pid) {
 			n++
 		}
 	}
@@ -87,8 +87,8 @@ func (t *tree) signalRest(sig unix.Signal) {
 	}
 }
 
-// kill kills all processes, except keepers that are spared. It stops after the time limit, or when two walks in a row have found
-// nothing to kill. One walk is not enough, since a process may fork during it.
+// kill kills all processes, except keepers that are spared. It stops after the time limit, or when two
+// walks in a row have found nothing to kill. One walk is not enough, since a process may fork during it.
 func (t *tree) kill(limit time.Duration) {
 	_ = children.signalGroup(t.group, unix.SIGKILL) // the kernel kills a group in one step
 	for quiet, end := 0, bootTime()+limit; quiet < 2 && bootTime() < end; {
@@ -123,13 +123,13 @@ func (t *tree) killChildren() {
 	defer unix.Close(list)
 	children.mu.Lock()
 	defer children.mu.Unlock()
-	const most = 200 // rounds
+	const rounds = 200
 	killed, text := make(map[int]bool), make([]byte, 1<<16)
-	for i, before := 0, -1; i < most && len(killed) > before; i++ {
+	for i, before := 0, -1; i < rounds && len(killed) > before; i++ {
 		before = len(killed)
 		n, _ := unix.Pread(list, text, 0)
 		for _, pid := range numbers(text[:max(n, 0)]) {
-			if !killed[pid] && !t.spare[pid] && !t.spared(pid) {
+			if !killed[pid] && !t.foreign[pid] && !t.spared(pid) {
 				unix.Kill(pid, unix.SIGKILL)
 				killed[pid] = true
 			}
@@ -168,7 +168,7 @@ func (t *tree) walk(f func(process) (keeps bool)) (n int) {
 			below = func() []int { return childrenOf(todo[0]) }
 		}
 		for _, pid := range below() {
-			if todo[0] == self && t.spare[pid] {
+			if todo[0] == self && t.foreign[pid] {
 				continue
 			}
 			fd, err := unix.PidfdOpen(pid, 0)

@@ -17,12 +17,12 @@ const patience = time.Second
 
 // End is how a command has ended.
 type End struct {
-	Status unix.WaitStatus // of the command itself
-	Lost   bool            // the lock was lost before all processes had ended
-	Capped bool            // Command.Most was over before all processes had ended
-	Enough bool            // Command.Enough ended before all processes had ended
-	Late   bool            // the watchdog killed the command at the deadline, before this process did
-	Broken bool            // the watchdog was killed, and then the command
+	Status    unix.WaitStatus // of the command itself
+	Lost      bool            // the lock was lost before all processes had ended
+	Capped    bool            // Command.MaxRun was over before all processes had ended
+	Cancelled bool            // Command.Cancel ended before all processes had ended
+	Late      bool            // the watchdog killed the command at the deadline, before this process did
+	Broken    bool            // the watchdog was killed, and then the command
 
 	// Left is how many processes of the command still run because they belong to another user. The
 	// watchdog keeps trying to kill them. The lock must not be released.
@@ -47,18 +47,18 @@ func (p *Process) Wait() End {
 	tick := time.NewTicker(p.Tick)
 	defer tick.Stop()
 	lost := p.Lock.Context().Done()
-	if p.Most > 0 {
-		p.most = time.After(p.Most)
+	if p.MaxRun > 0 {
+		p.maxOver = time.After(p.MaxRun)
 	}
-	if p.Enough != nil {
-		p.unwanted = p.Enough.Done()
+	if p.Cancel != nil {
+		p.cancelled = p.Cancel.Done()
 	}
 	for !p.empty && !p.stuck() {
 		select {
-		case <-p.most:
-			p.onMost()
-		case <-p.unwanted:
-			p.onEnough()
+		case <-p.maxOver:
+			p.onMax()
+		case <-p.cancelled:
+			p.onCancel()
 		case <-lost:
 			lost = nil
 			p.onLoss()
@@ -67,8 +67,8 @@ func (p *Process) Wait() End {
 			p.killAll()
 		case <-p.last:
 			p.onLast()
-		case <-p.watchdog.overdue:
-			p.onOverdue()
+		case <-p.watchdog.timeout:
+			p.onTimeout()
 		case <-p.leave:
 			p.leave, p.over = nil, true
 		case r, ok := <-p.reports:
@@ -81,31 +81,31 @@ func (p *Process) Wait() End {
 			p.onTick()
 		}
 	}
-	if err := p.Lock.Err(); err != nil && !p.lost { // the timer of the context may be late
-		p.lost = true
+	if err := p.Lock.Err(); err != nil && !p.end.Lost { // the timer of the context may be late
+		p.end.Lost = true
 		p.Say("%v; the command has ended", err)
 	}
 	p.Terminal.takeBack(p.pid)
-	end := End{Status: p.status, Lost: p.lost, Capped: p.capped, Enough: p.enough, Late: p.late, Broken: p.broken, Asked: p.wasAsked() || p.typed != 0, Passed: p.passed}
+	p.end.Asked = p.wasAsked() || p.typed != 0
 	if !p.empty {
-		end.Left = p.denied
+		p.end.Left = p.denied
 	}
-	return end
+	return p.end
 }
 
 // stuck reports whether the lease has expired and the remaining processes cannot be killed. Without
 // a watchdog, only this process keeps the files of a lock open, so it waits for them.
 func (p *Process) stuck() bool {
-	return p.over && p.denied > 0 && !(p.broken && len(p.Inherit) > 0)
+	return p.over && p.denied > 0 && !(p.end.Broken && len(p.Inherit) > 0)
 }
 
 // onLoss sends Signal to all processes and schedules the kill: KillAfter later, but before the
 // lease expires.
 func (p *Process) onLoss() {
-	if p.lost { // resume has noticed it, and killed them
+	if p.end.Lost { // resume has noticed it, and killed them
 		return
 	}
-	p.lost = true
+	p.end.Lost = true
 	cause := context.Cause(p.Lock.Context())
 	if p.IgnoreLoss {
 		p.Say("%v; the command continues without the lock", cause)
@@ -120,24 +120,24 @@ func (p *Process) onLoss() {
 	p.stop(wait, cause.Error())
 }
 
-// onMost ends a command that has run for as long as it may. The lock is renewed until no process of
+// onMax ends a command that has run for as long as it may. The lock is renewed until no process of
 // the command is left.
-func (p *Process) onMost() {
-	if p.lost || p.broken {
+func (p *Process) onMax() {
+	if p.end.Lost || p.end.Broken {
 		return
 	}
-	p.capped = true
-	p.stop(p.KillAfter, fmt.Sprintf("the command has run for its maximum of %v", p.Most))
+	p.end.Capped = true
+	p.stop(p.KillAfter, fmt.Sprintf("the command has run for its maximum of %v", p.MaxRun))
 }
 
-// onEnough ends a command that is not wanted any more. The lock is renewed until no process of the
+// onCancel ends a command that is not wanted any more. The lock is renewed until no process of the
 // command is left.
-func (p *Process) onEnough() {
-	if p.unwanted = nil; p.lost || p.broken {
+func (p *Process) onCancel() {
+	if p.cancelled = nil; p.end.Lost || p.end.Broken {
 		return
 	}
-	p.enough = true
-	p.stop(p.KillAfter, context.Cause(p.Enough).Error())
+	p.end.Cancelled = true
+	p.stop(p.KillAfter, context.Cause(p.Cancel).Error())
 }
 
 // stop sends Signal to all processes of the command and schedules the kill. why begins the message
@@ -150,7 +150,7 @@ func (p *Process) stop(wait time.Duration, why string) {
 	}
 	p.order(order{Signal: p.Signal, All: true})
 	p.order(order{Signal: unix.SIGCONT, All: true}) // a stopped process does not handle signals
-	p.watchdog.insist(wait / 2)                     // the rest is for the kill by this process, on a busy machine
+	p.watchdog.startTimeout(wait / 2)               // the rest is for the kill by this process, on a busy machine
 	p.kill = time.After(wait)
 	to := "the command"
 	if p.ended {
@@ -193,11 +193,11 @@ func (p *Process) replace() {
 func (p *Process) killAll() {
 	p.killed = true
 	p.order(order{Kill: true})
-	limit := obeyLimit
+	limit := orderLimit
 	if deadline := p.Lock.Deadline(); !deadline.IsZero() {
 		limit = min(limit, lastMoment(deadline))
 	}
-	p.watchdog.insist(limit)
+	p.watchdog.startTimeout(limit)
 }
 
 // onReport handles a report of the watchdog. ok is false if the watchdog is gone.
@@ -215,18 +215,18 @@ func (p *Process) onReport(r report, ok bool) {
 		p.onEnd(*r.Ended)
 	case r.Left > 0:
 		p.onLeft(r.Left)
-	case r.Obeyed:
-		p.watchdog.obeyed()
+	case r.Done:
+		p.watchdog.acknowledged()
 	case r.Refused != 0:
 		p.onRefusal(r.Refused, r.Denied)
 	case r.Empty:
-		p.empty, p.late = true, r.Late
+		p.empty, p.end.Late = true, r.Late
 	}
 }
 
 // onEnd records the end of the command itself.
 func (p *Process) onEnd(status unix.WaitStatus) {
-	p.ended, p.status = true, status
+	p.ended, p.end.Status = true, status
 	p.inferTyped()
 	p.Terminal.takeBack(p.pid)
 	if status.Signaled() {
@@ -251,7 +251,7 @@ func (p *Process) onRefusal(sig unix.Signal, denied int) {
 
 // onEvent handles a change of one of our children: the watchdog, or the command after the watchdog
 // is gone.
-func (p *Process) onEvent(ev waited, ok bool) {
+func (p *Process) onEvent(ev change, ok bool) {
 	switch {
 	case !ok:
 		p.events, p.reaped = nil, true
@@ -272,19 +272,19 @@ func (p *Process) onEvent(ev waited, ok bool) {
 // A debugger of the watchdog keeps it as a zombie, so this process may not be able to reap it.
 func (p *Process) takeOver(why string) {
 	p.reports = nil
-	if p.broken = !p.IgnoreLoss || p.killed || p.capped || p.enough; p.broken {
+	if p.end.Broken = !p.IgnoreLoss || p.killed || p.end.Capped || p.end.Cancelled; p.end.Broken {
 		p.own.kill(killLimit)
 		if p.pid != 0 {
 			p.Say("%s; killing the command", why)
 		}
 	} else {
-		for _, o := range p.watchdog.owed {
+		for _, o := range p.watchdog.pending {
 			p.order(o)
 		}
 	}
-	p.watchdog.trust()
+	p.watchdog.stopTimeout()
 	var lost <-chan struct{}
-	if !p.lost {
+	if !p.end.Lost {
 		lost = p.Lock.Context().Done()
 	}
 	signals := p.Signals
@@ -294,23 +294,23 @@ func (p *Process) takeOver(why string) {
 	again := time.NewTicker(killAgain)
 	defer again.Stop()
 	for p.denied = 0; !p.watchdogGone() || p.own.roots() > 0; {
-		if p.broken {
+		if p.end.Broken {
 			p.own.kill(killLimit)
 			if p.own.denied != p.denied {
 				p.onRefusal(unix.SIGKILL, p.own.denied)
 			}
 		}
-		if p.stuck() || p.ended && p.IgnoreOrphans && !p.broken {
+		if p.stuck() || p.ended && p.IgnoreOrphans && !p.end.Broken {
 			break
 		}
 		select {
 		case <-lost:
-			lost, p.lost = nil, true
+			lost, p.end.Lost = nil, true
 			p.leaveLater()
-		case <-p.most:
-			p.onMost()
-		case <-p.unwanted:
-			p.onEnough()
+		case <-p.maxOver:
+			p.onMax()
+		case <-p.cancelled:
+			p.onCancel()
 		case <-p.kill:
 			p.kill = nil
 			p.killAll()
@@ -319,14 +319,14 @@ func (p *Process) takeOver(why string) {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
 		case sig := <-signals:
-			if p.noteSignal(sig); !p.broken {
+			if p.noteSignal(sig); !p.end.Broken {
 				p.own.signal(sig.(unix.Signal), false)
 			}
 		case <-again.C:
 		}
 	}
 	p.awaitStatus()
-	p.broken = p.broken || p.pid != 0 && !p.ended // its exit status is unknown, and must not count as success
+	p.end.Broken = p.end.Broken || p.pid != 0 && !p.ended // its exit status is unknown, and must not count as success
 	p.empty = !p.stuck()
 }
 
@@ -347,11 +347,11 @@ func (p *Process) watchdogGone() bool {
 // awaitStatus waits for the status of a command that has become our child and has ended. There is
 // none if the watchdog had reaped the command.
 func (p *Process) awaitStatus() {
-	for enough := time.After(KillReserve); p.pid != 0 && !p.ended; {
+	for timeout := time.After(KillReserve); p.pid != 0 && !p.ended; {
 		select {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
-		case <-enough:
+		case <-timeout:
 			return
 		}
 	}
@@ -390,7 +390,7 @@ func (p *Process) onSignal(sig os.Signal) {
 	p.watchdog.order(order{Signal: sig.(unix.Signal)})
 	p.endLeft()
 	if sig == unix.SIGTERM || sig == unix.SIGINT { // others may ask for something else, such as a reload
-		p.watchdog.insist(obeyLimit)
+		p.watchdog.startTimeout(orderLimit)
 	}
 }
 
@@ -399,7 +399,7 @@ func (p *Process) noteSignal(sig os.Signal) {
 	if !slices.Contains(EndSignals, sig) {
 		return
 	}
-	p.passed = sig.(unix.Signal)
+	p.end.Passed = sig.(unix.Signal)
 	p.asked = p.asked || sig != unix.SIGHUP
 	p.hungUp = p.hungUp || sig == unix.SIGHUP
 }
@@ -409,8 +409,8 @@ func (p *Process) noteSignal(sig os.Signal) {
 func (p *Process) resume() {
 	if err := p.Lock.Err(); err != nil && !p.IgnoreLoss {
 		p.killAll()
-		if !p.lost { // otherwise it has been reported
-			p.lost = true
+		if !p.end.Lost { // otherwise it has been reported
+			p.end.Lost = true
 			p.leaveLater()
 			p.lastLater()
 			p.Say("%v; killing the command", err)
@@ -426,22 +426,22 @@ func (p *Process) resume() {
 // it is the first process of a container. All processes of the command are below the watchdog, so a
 // child that exists at two ticks is foreign.
 func (p *Process) onTick() {
-	if !p.IgnoreLoss && !p.lost { // after a loss the deadline does not change
+	if !p.IgnoreLoss && !p.end.Lost { // after a loss the deadline does not change
 		p.watchdog.inform(p.Lock.Deadline())
 	}
-	if len(p.own.spare) == 0 && os.Getpid() != 1 {
+	if len(p.own.foreign) == 0 && os.Getpid() != 1 {
 		return
 	}
 	now := set(ownChildren())
 	delete(now, p.watchdog.pid)
 	for pid := range p.seen {
 		if now[pid] {
-			p.own.spare[pid] = true
+			p.own.foreign[pid] = true
 		}
 	}
-	for pid := range p.own.spare {
+	for pid := range p.own.foreign {
 		if !now[pid] {
-			delete(p.own.spare, pid) // the kernel may reuse its number
+			delete(p.own.foreign, pid) // the kernel may reuse its number
 		}
 	}
 	p.seen = now
@@ -457,16 +457,16 @@ func (p *Process) Close() {
 	if p.stuck() {
 		return // the watchdog keeps trying
 	}
-	enough, killed := time.After(patience), false
+	timeout, killed := time.After(patience), false
 	for !p.reaped {
 		select {
 		case ev, ok := <-p.events:
 			p.onEvent(ev, ok)
-		case <-enough:
+		case <-timeout:
 			if p.watchdog.kill(); killed {
 				return
 			}
-			killed, enough = true, time.After(patience)
+			killed, timeout = true, time.After(patience)
 		}
 	}
 }
@@ -474,10 +474,10 @@ func (p *Process) Close() {
 // wasAsked returns End.Asked. A signal from the terminal, which reaches only the foreground process
 // group, is not passed on by this process, so wasAsked also checks which signal ended the command.
 func (p *Process) wasAsked() bool {
-	if p.asked || !p.status.Signaled() {
+	if p.asked || !p.end.Status.Signaled() {
 		return p.asked
 	}
-	switch p.status.Signal() {
+	switch p.end.Status.Signal() {
 	case unix.SIGHUP:
 		return p.hungUp || p.Terminal != nil
 	case unix.SIGINT, unix.SIGQUIT:

@@ -19,22 +19,22 @@ type watchdog struct {
 	pid int
 	due time.Time // the last deadline sent
 
-	owed    []order          // orders that the watchdog has not reported as carried out
-	overdue <-chan time.Time // fires when it should have; nil if nothing waits for that
-	fires   time.Time        // when overdue fires
-	limit   time.Duration    // how long overdue runs
-	again   bool             // overdue has fired, and runs for a second time
+	pending []order          // orders that the watchdog has not reported as carried out
+	timeout <-chan time.Time // fires when it should have reported that; nil if nothing waits for it
+	fires   time.Time        // when timeout fires
+	limit   time.Duration    // how long timeout runs
+	second  bool             // timeout has fired, and runs for a second time
 }
 
-// obeyLimit is how long the watchdog may take to carry out an order on which the end of the command
+// orderLimit is how long the watchdog may take to carry out an order on which the end of the command
 // depends. A healthy one takes milliseconds, or up to killLimit.
-const obeyLimit = 5 * time.Second
+const orderLimit = 5 * time.Second
 
 // startWatchdog starts this program again as a watchdog. The watchdog has its own process group, so
 // signals to our group do not reach it. It stays in our session, so that the command has a
 // terminal. It inherits the files of lock, whose descriptors are returned. The files of standard are
 // its stdin, stdout and stderr; nil means those of this process.
-func startWatchdog(standard [3]*os.File, lock []*os.File) (w watchdog, events <-chan waited, fds []int, err error) {
+func startWatchdog(standard [3]*os.File, lock []*os.File) (w watchdog, events <-chan change, fds []int, err error) {
 	self, err := OwnProgram()
 	if err != nil {
 		return w, nil, nil, err
@@ -71,17 +71,8 @@ func startWatchdog(standard [3]*os.File, lock []*os.File) (w watchdog, events <-
 	return w, events, fds[1:], nil
 }
 
-// Ready checks, before the wait for a lock, whether a watchdog can be started. Its error is a
-// *StartError.
-func Ready() error {
-	if _, err := OwnProgram(); err != nil {
-		return failed(err)
-	}
-	return nil
-}
-
 // OwnProgram returns a path of this program. On Linux that is a link that works even after a new
-// version has replaced the file.
+// version has replaced the file. Its error is a *StartError.
 func OwnProgram() (string, error) {
 	const link = "/proc/self/exe"
 	if _, err := os.Stat(link); err == nil {
@@ -89,7 +80,7 @@ func OwnProgram() (string, error) {
 	}
 	path, err := os.Executable()
 	if err != nil {
-		err = fmt.Errorf("the path of this program is unknown: %w\ntry: mount -t proc proc /proc", err)
+		err = failed(fmt.Errorf("the path of this program is unknown: %w\ntry: mount -t proc proc /proc", err))
 	}
 	return path, err
 }
@@ -115,48 +106,50 @@ func (w *watchdog) inform(deadline time.Time) {
 // the wrapper takes over its work.
 func (w *watchdog) order(o order) {
 	if o.reported() {
-		w.owed = append(w.owed, o)
+		w.pending = append(w.pending, o)
 	}
 	if w.send(o) != nil {
 		w.kill()
 	}
 }
 
-// insist makes overdue fire unless the watchdog carries out its orders within the limit. A debugger
+// startTimeout makes timeout fire unless the watchdog carries out its orders within the limit. A debugger
 // can stop a watchdog without notice to this process, and SIGCONT does not continue it. The limit is
 // split in two: after the first half, the watchdog may have been frozen together with this process.
-func (w *watchdog) insist(limit time.Duration) {
-	half := min(limit, obeyLimit) / 2
-	if w.overdue == nil || time.Now().Add(half).Before(w.fires) {
+func (w *watchdog) startTimeout(limit time.Duration) {
+	half := min(limit, orderLimit) / 2
+	if w.timeout == nil || time.Now().Add(half).Before(w.fires) {
 		w.limit = half
-		w.arm()
+		w.restartTimeout()
 	}
 }
 
-// arm starts overdue.
-func (w *watchdog) arm() { w.overdue, w.fires = time.After(w.limit), time.Now().Add(w.limit) }
+// restartTimeout starts timeout.
+func (w *watchdog) restartTimeout() {
+	w.timeout, w.fires = time.After(w.limit), time.Now().Add(w.limit)
+}
 
-// obeyed notes a report of the watchdog that it has carried out an order.
-func (w *watchdog) obeyed() {
-	switch w.owed = w.owed[1:]; {
-	case len(w.owed) == 0:
-		w.trust()
-	case w.overdue != nil:
-		w.again = false
-		w.arm()
+// acknowledged notes a report of the watchdog that it has carried out an order.
+func (w *watchdog) acknowledged() {
+	switch w.pending = w.pending[1:]; {
+	case len(w.pending) == 0:
+		w.stopTimeout()
+	case w.timeout != nil:
+		w.second = false
+		w.restartTimeout()
 	}
 }
 
-// trust stops overdue.
-func (w *watchdog) trust() { w.overdue, w.again = nil, false }
+// stopTimeout stops timeout.
+func (w *watchdog) stopTimeout() { w.timeout, w.second = nil, false }
 
-// fails is called when overdue has fired. It reports whether the limit is over.
-func (w *watchdog) fails() bool {
-	if w.again {
+// timedOut is called when timeout has fired. It reports whether the limit is over.
+func (w *watchdog) timedOut() bool {
+	if w.second {
 		return true
 	}
-	w.again = true
-	w.arm()
+	w.second = true
+	w.restartTimeout()
 	return false
 }
 

@@ -8,19 +8,19 @@ import (
 	"sync"
 )
 
-// spokenLog shows people what a package logs, each message once: while the server is unreachable or the
+// logPrinter shows people what a package logs, each message once: while the server is unreachable or the
 // disk is full, package cron tries a tick again and again for half a tick.
-type spokenLog struct {
-	app   *app
+type logPrinter struct {
+	app   *App
 	mu    sync.Mutex // guards shown
 	shown map[string]bool
 }
 
 // Enabled reports whether a level is for people.
-func (*spokenLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (*logPrinter) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 // Handle shows a message, its error and what to do.
-func (l *spokenLog) Handle(_ context.Context, r slog.Record) error {
+func (l *logPrinter) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.shown[r.Message] {
@@ -40,12 +40,12 @@ func (l *spokenLog) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	l.app.say("%s", text)
+	l.app.Say("%s", text)
 	return nil
 }
 
 // WithAttrs returns l.
-func (l *spokenLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *logPrinter) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 // WithGroup returns l.
-func (l *spokenLog) WithGroup(string) slog.Handler { return l }
+func (l *logPrinter) WithGroup(string) slog.Handler { return l }

@@ -10,11 +10,11 @@ func (p *Process) onLast() {
 	}
 }
 
-// onOverdue takes over from a watchdog that does not carry out its orders in time, unless a report
+// onTimeout takes over from a watchdog that does not carry out its orders in time, unless a report
 // that it does has arrived by now.
-func (p *Process) onOverdue() {
-	late := p.watchdog.overdue
-	if p.readReports() && p.watchdog.overdue == late && p.watchdog.fails() {
+func (p *Process) onTimeout() {
+	late := p.watchdog.timeout
+	if p.readReports() && p.watchdog.timeout == late && p.watchdog.timedOut() {
 		p.replace()
 	}
 }
@@ -38,7 +38,7 @@ func (p *Process) order(o order) {
 	case p.reports != nil:
 		p.watchdog.order(o)
 	case o.Kill:
-		p.broken = true
+		p.end.Broken = true
 	default:
 		p.own.signal(o.Signal, o.All)
 	}

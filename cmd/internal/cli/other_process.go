@@ -13,8 +13,8 @@ import (
 	"github.com/fencelock/fencelock/cmd/internal/supervise"
 )
 
-// neighbour is a process that is not a child of this one.
-type neighbour struct {
+// otherProcess is a process that is not a child of this one.
+type otherProcess struct {
 	process *os.Process
 	ended   <-chan struct{} // closed when it has ended; nil means never
 }
@@ -22,7 +22,7 @@ type neighbour struct {
 var errNoProcess = errors.New("there is no such process")
 
 // watchProcess returns a running process.
-func watchProcess(pid int) (*neighbour, error) {
+func watchProcess(pid int) (*otherProcess, error) {
 	p, err := os.FindProcess(pid) // on Linux by a pidfd, so that a later process with the same number does not count
 	if err == nil {
 		if err = p.Signal(unix.Signal(0)); errors.Is(err, os.ErrPermission) {
@@ -38,13 +38,13 @@ func watchProcess(pid int) (*neighbour, error) {
 	default:
 	}
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--with-pid %d: %w", pid, err)}
+		return nil, Exit(ExitUsage, fmt.Errorf("--with-pid %d: %w", pid, err))
 	}
-	return &neighbour{process: p, ended: ended}, nil
+	return &otherProcess{process: p, ended: ended}, nil
 }
 
 // send sends a signal, unless the process has ended.
-func (n *neighbour) send(s os.Signal) {
+func (n *otherProcess) send(s os.Signal) {
 	if n.process != nil {
 		_ = n.process.Signal(s)
 	}

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	mostTalk    = 256         // messages in the queue; more are discarded
+	maxQueued   = 256         // messages in the queue; more are discarded
 	lastMessage = time.Second // how long the exit waits for stderr to be read
 )
 
-// talk writes to stderr and never blocks: a full pipe, a stopped terminal or a reader that is gone
+// stderrQueue writes to stderr and never blocks: a full pipe, a stopped terminal or a reader that is gone
 // must not delay the end of a command.
-type talk struct {
+type stderrQueue struct {
 	out   *os.File
 	queue chan func() // each function writes a message
 }
 
-// newTalk returns a talk. Its goroutine ends with the process.
-func newTalk(out *os.File) *talk {
-	t := &talk{out: out, queue: make(chan func(), mostTalk)}
+// newStderrQueue returns a stderrQueue. Its goroutine ends with the process.
+func newStderrQueue(out *os.File) *stderrQueue {
+	t := &stderrQueue{out: out, queue: make(chan func(), maxQueued)}
 	go func() {
 		for next := range t.queue {
 			next()
@@ -35,7 +35,7 @@ func newTalk(out *os.File) *talk {
 }
 
 // Write queues p. It discards p if too many messages are queued. It never fails.
-func (t *talk) Write(p []byte) (int, error) {
+func (t *stderrQueue) Write(p []byte) (int, error) {
 	text := bytes.Clone(p)
 	select {
 	case t.queue <- func() { _, _ = t.out.Write(text) }: // the reader may be gone
@@ -45,7 +45,7 @@ func (t *talk) Write(p []byte) (int, error) {
 }
 
 // flush waits until everything queued was written, at most for limit.
-func (t *talk) flush(limit time.Duration) {
+func (t *stderrQueue) flush(limit time.Duration) {
 	written, over := make(chan struct{}), time.After(limit)
 	select {
 	case t.queue <- func() { close(written) }:
@@ -65,7 +65,7 @@ func fileOf(w io.Writer) *os.File {
 		return w
 	case dataWriter:
 		return fileOf(w.to)
-	case *talk:
+	case *stderrQueue:
 		return w.out
 	}
 	return nil
@@ -73,6 +73,14 @@ func fileOf(w io.Writer) *os.File {
 
 // isTTY reports whether w is a terminal.
 func isTTY(w io.Writer) bool { return columnsOf(w) >= 0 }
+
+// Columns returns the width of a terminal whose lines can be updated, and 0 for another writer.
+func Columns(w io.Writer) int {
+	if dumb() {
+		return 0
+	}
+	return max(0, columnsOf(w))
+}
 
 // columnsOf returns the width of the terminal w: 0 if the terminal does not report it, -1 if w is
 // not a terminal. It queries the terminal each time, since the window may be resized.
