@@ -246,13 +246,20 @@ func writeExplored(b *strings.Builder, r Report) {
 		rows = append(rows, []string{e.Model, e.Bound, grouped(e.States), e.Invariants})
 	}
 	table(b, []string{"model", "bound", "states", "invariants"}, []int{2}, rows)
-	b.WriteString("\nRandom walks, within bounds that are too large:\n\n")
-	rows = nil
+	writeMutants(b, r)
+	writeWalked(b, r)
+}
+
+func writeWalked(b *strings.Builder, r Report) {
+	if len(r.Walked) == 0 {
+		return
+	}
+	var rows [][]string
 	for _, w := range r.Walked {
 		rows = append(rows, []string{w.Model, w.Bound, grouped(w.Steps)})
 	}
+	b.WriteString("\nRandom walks within bounds that are too large, without a violation:\n\n")
 	table(b, []string{"model", "bound", "steps"}, []int{2}, rows)
-	writeMutants(b, r)
 }
 
 func writeComparison(b *strings.Builder, r Report) {

@@ -180,7 +180,7 @@ func (r *run) report(h *history.History) {
 	for _, f := range h.Faults {
 		counts[f.What]++
 	}
-	r.Logf("%d acquisitions, %d losses, faults %v", len(h.Acquisitions), len(h.Losses()), counts)
+	r.Logf("%d holds, %d faults: %v; %d losses", len(h.Acquisitions), len(h.Faults), counts, len(h.Losses()))
 	r.Logf("turns %v, waits p50 %v, p99 %v, longest without a holder %+v", s.Turns, s.WaitP50, s.WaitP99, s.Closed)
 	r.Logf("the least time from a deadline to the next grant: %+v", s.Margin)
 	if len(h.Undecided) > 0 {

@@ -20,8 +20,11 @@ type result struct {
 func goTest(env []string, pkg, run string, args ...string) (result, error) {
 	var r result
 	module := "."
-	if below, ok := strings.CutPrefix(pkg, "./cmd/"); ok {
-		module, pkg = "cmd", "./"+below
+	for _, m := range []string{"lab/kube", "lab", "cmd"} {
+		if below, ok := strings.CutPrefix(pkg, "./"+m); ok {
+			module, pkg = m, "."+below
+			break
+		}
 	}
 	cmd := exec.Command("go", append([]string{"test", "-C", module, "-json", "-count=1", "-timeout=60m", "-run=" + run, pkg}, args...)...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr

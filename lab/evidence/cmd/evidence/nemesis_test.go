@@ -12,10 +12,11 @@ func TestAddRun(t *testing.T) {
 	for _, line := range []string{
 		"    nemesis_test.go:59: found in round 7: overlap\n",
 		"    nemesis_test.go:62: seed 7: 500 holds, 23 faults, 4 findings that the page allows\n",
+		"    nemesistest.go:183: 40 holds, 2 faults: map[freeze:2]; 1 losses\n",
 	} {
 		addRun(&n, line)
 	}
-	want := evidence.Nemesis{Engine: "redis", Acquisitions: 500, Faults: 23, Seed: 7}
+	want := evidence.Nemesis{Engine: "redis", Acquisitions: 540, Faults: 25, Seed: 7}
 	if n != want {
 		t.Errorf("%+v, want %+v", n, want)
 	}
