@@ -375,17 +375,17 @@ func TestNamedTestsExist(t *testing.T) {
 // packaging names every file.
 func TestUnits(t *testing.T) {
 	units := map[string]bool{}
-	list := readText(t, "packaging/README.md")
+	list := readText(t, "contrib/packaging/README.md")
 	for _, name := range filesBelow(t, ".service", ".timer") {
 		units[readText(t, name)] = true
 		if !strings.Contains(list, path.Base(name)) {
-			t.Errorf("packaging/README.md does not name %s", name)
+			t.Errorf("contrib/packaging/README.md does not name %s", name)
 		}
 	}
 	for _, name := range documents(t) {
 		for _, block := range strings.Split(readText(t, name), "```ini\n")[1:] {
 			if block, _, _ = strings.Cut(block, "```\n"); !units[block] {
-				t.Errorf("%s shows a unit that is not in packaging:\n%s", name, block)
+				t.Errorf("%s shows a unit that is not in contrib/packaging:\n%s", name, block)
 			}
 		}
 	}

@@ -94,9 +94,9 @@ func (r *release) manual(ctx context.Context, dir string) error {
 	return nil
 }
 
-// examples adds the units, manifests and crontabs of packaging/.
+// examples adds the units, manifests and crontabs of contrib/packaging/.
 func (r *release) examples() error {
-	root := os.DirFS(filepath.Join(r.source, "packaging"))
+	root := os.DirFS(filepath.Join(r.source, "contrib", "packaging"))
 	return fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

@@ -15,7 +15,7 @@ import (
 	"github.com/fencelock/fencelock/lab/tools/dist/internal/pack"
 )
 
-// image returns the container image of a release for Linux. packaging/Containerfile makes the same.
+// image returns the container image of a release for Linux. contrib/packaging/Containerfile makes the same.
 func (r *release) image(arch string, binary []byte) pack.Image {
 	return pack.Image{
 		OS: "linux", Arch: arch, Root: imageRoot(binary, certificates()), User: "65532:65532",
@@ -31,7 +31,7 @@ func (r *release) image(arch string, binary []byte) pack.Image {
 	}
 }
 
-// imageContext writes the build context of packaging/Containerfile into dir, which it replaces.
+// imageContext writes the build context of contrib/packaging/Containerfile into dir, which it replaces.
 func (r *release) imageContext(ctx context.Context, dir string, targets []string) error {
 	work, err := os.MkdirTemp("", "fencelock-dist-")
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *release) imageContext(ctx context.Context, dir string, targets []string
 			return err
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(r.source, "packaging/Containerfile"))
+	text, err := os.ReadFile(filepath.Join(r.source, "contrib/packaging/Containerfile"))
 	if err != nil {
 		return err
 	}

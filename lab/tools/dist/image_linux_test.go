@@ -142,7 +142,7 @@ func contents(t *testing.T, root string) (all []string) {
 }
 
 // The image of the release, read as an archive of OCI and of Docker, and the image that
-// packaging/Containerfile makes have the same files, and run as the same user.
+// contrib/packaging/Containerfile makes have the same files, and run as the same user.
 func TestImageIsThatOfTheContainerfile(t *testing.T) {
 	needRoot(t)
 	needTool(t, "buildah")

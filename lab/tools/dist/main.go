@@ -5,7 +5,7 @@
 //	go run -C tools/dist . modules -version V [-proxy DIR]
 //
 // packages writes archives, packages for deb, rpm and apk, container images, SBOMs, an install
-// script, a Homebrew formula and SHA256SUMS. image writes the build context of packaging/Containerfile.
+// script, a Homebrew formula and SHA256SUMS. image writes the build context of contrib/packaging/Containerfile.
 // modules makes the nested modules require the published version V.
 //
 // SOURCE_DATE_EPOCH, or else the time of the commit, is the time of every file. With the same

@@ -22,7 +22,7 @@ var engines = func() (all []engine) {
 	for _, name := range []string{"files", "redis", "redlock", "postgres", "mariadb", "sentinel-quarantine", "cluster"} {
 		all = append(all, engine{name, "./cmd/internal/nemesis", "^TestNemesis$/^" + name + "$"})
 	}
-	for _, name := range []string{"etcd", "NATS"} {
+	for _, name := range []string{"etcd", "nats"} {
 		all = append(all, engine{name, "./lab/stores", "^TestNemesis$/^" + name + "$"})
 	}
 	if os.Getenv("KUBE_BIN") != "" {

@@ -36,7 +36,7 @@ type networkChaos struct {
 // TestChaosMesh: the manifest on the page has known fields only, cuts off one pod of the service, and
 // lasts for longer than the default TTL, so that the lock passes to another pod meanwhile.
 func TestChaosMesh(t *testing.T) {
-	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(read(t, "../docs/chaos.md"))
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(read(t, "../../docs/chaos.md"))
 	if block == nil {
 		t.Fatal("docs/chaos.md has no manifest")
 	}

@@ -1,3 +1,3 @@
-// Package deploy has the tests of the files in packaging/: units of systemd, manifests of
+// Package deploy has the tests of the files in contrib/packaging/: units of systemd, manifests of
 // Kubernetes and crontabs.
 package deploy

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const packaging = "../../../../packaging/"
+const packaging = "../../../../contrib/packaging/"
 
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -38,7 +38,7 @@ func newWorld(t *testing.T) world {
 	t.Helper()
 	w := world{t.TempDir()}
 	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-o", w.dir+"/fencelock", "./fencelock")
-	build.Dir = packaging + "../cmd"
+	build.Dir = packaging + "../../cmd"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
