@@ -332,8 +332,8 @@ func (t *run) outOfTime(c Client, req driver.Request, what string) {
 		select {
 		case <-joined:
 		default:
-			if errors.Is(err, driver.ErrUnavailable) && limit < t.patience/2 {
-				continue // the engine has reported nothing of the name
+			if !errors.Is(err, driver.ErrHeld) && limit < t.patience/2 {
+				continue // the engine knew nothing of the name yet, or had not begun
 			}
 		}
 		if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
