@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -53,6 +54,9 @@ func TestEDN(t *testing.T) {
 				p.a.Name, p.b.Name = "shared", "shared"
 			}
 		}
+		last := h.Acquisitions[len(h.Acquisitions)-1]
+		late := history.Acquisition{Name: "lock0", ID: "late", Token: last.Token + 1, Called: last.Called, Returned: last.Returned + time.Hour} // nobody believed in it
+		h.Acquisitions = append(h.Acquisitions, late)
 		var out strings.Builder
 		if err := h.WriteEDN(&out, "lock0"); err != nil {
 			t.Fatal(err)
@@ -80,8 +84,8 @@ func TestEDN(t *testing.T) {
 }
 
 func TestEDNRefuses(t *testing.T) {
-	h := &history.History{Acquisitions: []history.Acquisition{{Name: "a", Shared: true}}}
-	for _, name := range []string{"a", "b"} {
+	h := &history.History{Acquisitions: []history.Acquisition{{Name: "a", Shared: true, Until: 1}, {Name: "c"}}}
+	for _, name := range []string{"a", "b", "c"} {
 		if err := h.WriteEDN(new(strings.Builder), name); err == nil {
 			t.Errorf("%s is written", name)
 		}
