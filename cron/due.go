@@ -18,11 +18,11 @@ type Due struct {
 	job      *Job // a copy that knows its schedule
 	schedule Schedule
 
-	mu    sync.Mutex         // guards the fields below, and calls of schedule
-	last  time.Time          // ticks up to this one are not returned again
-	turn  context.Context    // ends when Take returns newer ticks
-	end   context.CancelFunc // cancels turn
-	first time.Time          // the oldest tick that Take returned last; zero before
+	mu     sync.Mutex         // guards the fields below, and calls of schedule
+	last   time.Time          // ticks up to this one are not returned again
+	newest context.Context    // ends when Take returns newer ticks
+	end    context.CancelFunc // cancels newest
+	first  time.Time          // the oldest tick that Take returned last; zero before
 }
 
 // Due returns the ticks of a schedule from now on, or, with Config.CatchUp, from Config.Late ago. It
@@ -33,11 +33,11 @@ func (j *Job) Due(s Schedule) (*Due, error) {
 	}
 	own := *j
 	d := &Due{job: &own, schedule: s, last: time.Now().Round(0)}
-	d.turn, d.end = context.WithCancel(context.Background())
+	d.newest, d.end = context.WithCancel(context.Background())
 	if j.cfg.CatchUp > 0 {
 		d.last = d.last.Add(-j.cfg.Late)
 	}
-	own.turnOf = d.turnOf
+	own.waitContextOf = d.waitContext
 	own.after = func(tick time.Time) time.Time {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -86,21 +86,21 @@ func (d *Due) take(now time.Time) (ticks []time.Time, passed int, past time.Time
 	}
 	if len(ticks) > 0 {
 		d.end()
-		d.turn, d.end = context.WithCancel(context.Background())
+		d.newest, d.end = context.WithCancel(context.Background())
 		d.first = ticks[0]
 	}
 	return ticks, passed, past
 }
 
-// turnOf returns the context in which a tick may wait. It has ended if Take has returned newer
+// waitContext returns the context in which a tick may wait. It has ended if Take has returned newer
 // ticks.
-func (d *Due) turnOf(tick time.Time) context.Context {
+func (d *Due) waitContext(tick time.Time) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if tick.Before(d.first) {
 		return overTurn
 	}
-	return d.turn
+	return d.newest
 }
 
 // Near reports whether a tick of the schedule is due now or came due within Config.Late, whether
@@ -136,7 +136,7 @@ func (d *Due) TickAll(ctx context.Context, ticks []time.Time, fn func(ctx contex
 	j := d.job
 	if len(ticks) > 1 && j.cfg.Overlap != OverlapAllow { // catch up: run the missed ticks one after the other
 		patient := *j
-		patient.cfg.Overlap, patient.turnOf = OverlapLast, nil
+		patient.cfg.Overlap, patient.waitContextOf = OverlapLast, nil
 		j = &patient
 	}
 	for _, tick := range ticks {

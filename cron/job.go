@@ -51,8 +51,8 @@ type Job struct {
 	invalid error  // why the job cannot be run; nil if it can
 
 	// Set for the job of a due; nil otherwise.
-	after  func(tick time.Time) time.Time // the following tick
-	turnOf func(tick time.Time) context.Context
+	after         func(tick time.Time) time.Time // the following tick
+	waitContextOf func(tick time.Time) context.Context
 }
 
 // New returns a job with the given name, which has at most 480 bytes and is also the name of the

@@ -27,11 +27,11 @@ var overTurn = func() context.Context {
 	return ctx
 }()
 
-// turn returns the context in which a tick may wait. It ends when a newer tick comes due. If the
+// waitContext returns the context in which a tick may wait. It ends when a newer tick comes due. If the
 // scheduler is the caller's, it never ends and only Config.Late bounds the wait.
-func (j *Job) turn(tick time.Time) context.Context {
-	if j.turnOf == nil {
+func (j *Job) waitContext(tick time.Time) context.Context {
+	if j.waitContextOf == nil {
 		return context.Background()
 	}
-	return j.turnOf(tick)
+	return j.waitContextOf(tick)
 }

@@ -142,12 +142,12 @@ func (j *Job) tryEnter(ctx context.Context, c *claim) (*fencelock.Lock, error) {
 	o.Note, o.Kind = stamp(tick), fencelock.KindCron
 	locks := j.locks.WithOnly(o)
 	acquire, waiting := locks.TryAcquire, ctx
-	turn := j.turn(tick)
-	if j.cfg.Overlap == OverlapLast && turn.Err() == nil {
+	newest := j.waitContext(tick)
+	if j.cfg.Overlap == OverlapLast && newest.Err() == nil {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithDeadline(ctx, tick.Add(j.cfg.Late))
 		defer cancel()
-		defer context.AfterFunc(turn, cancel)()
+		defer context.AfterFunc(newest, cancel)()
 		acquire = func(ctx context.Context, name string) (*fencelock.Lock, error) {
 			return c.whileOpen(ctx, func(ctx context.Context) (*fencelock.Lock, error) { return locks.Acquire(ctx, name) })
 		}
@@ -161,7 +161,7 @@ func (j *Job) tryEnter(ctx context.Context, c *claim) (*fencelock.Lock, error) {
 		return nil, err
 	case errors.Is(err, fencelock.ErrHeld):
 		return nil, j.skipped(tick, ReasonOverlapped, err)
-	case waiting.Err() != nil && turn.Err() != nil:
+	case waiting.Err() != nil && newest.Err() != nil:
 		return j.tryEnter(ctx, c) // without waiting: the lock may be free, and the engine merely slower than the ticks
 	case waiting.Err() != nil && !errors.Is(err, fencelock.ErrUnavailable):
 		return nil, j.skipped(tick, ReasonOverlapped, err)

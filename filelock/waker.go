@@ -17,45 +17,45 @@ type waker struct {
 }
 
 // of returns the channel that wakes a waiter of this process. ok is false for other processes.
-func (b *waker) of(owner string) (wake chan struct{}, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	wake, ok = b.own[owner]
+func (k *waker) of(owner string) (wake chan struct{}, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	wake, ok = k.own[owner]
 	return wake, ok
 }
 
 // add registers a ticket of this process.
-func (b *waker) add(owner string, wake chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.own[owner] = wake
+func (k *waker) add(owner string, wake chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.own[owner] = wake
 }
 
 // drop unregisters a ticket of this process.
-func (b *waker) drop(owner string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.own, owner)
+func (k *waker) drop(owner string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.own, owner)
 }
 
 // wake is wakeIn for a name.
-func (b *waker) wake(name string, behind int64) {
-	if d, err := b.dir.open(encode(name)); err == nil {
-		b.wakeIn(d, behind)
+func (k *waker) wake(name string, behind int64) {
+	if d, err := k.dir.open(encode(name)); err == nil {
+		k.wakeIn(d, behind)
 		d.close()
 	}
 }
 
 // wakeIn notifies the first waiter behind a place in the queue, because it may be able to acquire the lock now. It
 // skips dead and frozen waiters. A release therefore costs the same however many wait.
-func (b *waker) wakeIn(d *folder, behind int64) {
+func (k *waker) wakeIn(d *folder, behind int64) {
 	d.patience = &patience{leaseLimit} // for all waiters together
 	all, _, _ := d.listTickets()
 	for _, t := range all {
 		if t.held || t.seq <= behind {
 			continue
 		}
-		if wake, own := b.of(t.owner); own {
+		if wake, own := k.of(t.owner); own {
 			signal(wake)
 			return
 		}

@@ -6,8 +6,8 @@ import "os"
 // writing a byte to it. The waiter opens both ends, so that writers do not block and a byte written
 // before the waiter reads is not lost. It returns nil if there can be no FIFO; the waiter then
 // polls.
-func (b *waker) createFIFO(d *folder, owner string) *os.File {
-	if b.polls {
+func (k *waker) createFIFO(d *folder, owner string) *os.File {
+	if k.polls {
 		return nil
 	}
 	f, _ := d.fifo(fifoOf(owner))

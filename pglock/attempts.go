@@ -14,37 +14,37 @@ type attempts struct {
 }
 
 // enter counts an attempt. It reports whether the engine is open.
-func (t *attempts) enter() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.none != nil {
+func (a *attempts) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.none != nil {
 		return false
 	}
-	t.count++
+	a.count++
 	return true
 }
 
 // leave uncounts an attempt.
-func (t *attempts) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.count--; t.count == 0 && t.none != nil {
-		close(t.none)
+func (a *attempts) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.count--; a.count == 0 && a.none != nil {
+		close(a.none)
 	}
 }
 
 // close rejects further attempts, and waits for the others until ctx ends.
-func (t *attempts) close(ctx context.Context) {
-	t.mu.Lock()
-	first := t.none == nil
+func (a *attempts) close(ctx context.Context) {
+	a.mu.Lock()
+	first := a.none == nil
 	if first {
-		t.none = make(chan struct{})
+		a.none = make(chan struct{})
 	}
-	none := t.none
-	if first && t.count == 0 {
+	none := a.none
+	if first && a.count == 0 {
 		close(none)
 	}
-	t.mu.Unlock()
+	a.mu.Unlock()
 	select {
 	case <-none:
 	case <-ctx.Done():

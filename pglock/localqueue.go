@@ -28,93 +28,93 @@ type localRequest struct {
 }
 
 // fits reports whether a request is compatible with this process's holders.
-func (t *localQueue) fits(k *localRequest) bool {
-	return !t.exclusive && (k.mode == driver.Shared || t.shared == 0)
+func (q *localQueue) fits(k *localRequest) bool {
+	return !q.exclusive && (k.mode == driver.Shared || q.shared == 0)
 }
 
 // join adds a request. A non-blocking attempt is refused unless it can soon be the head.
-func (t *localQueue) join(k *localRequest) {
-	if k.try && (t.waiting || !t.fits(k) || slices.ContainsFunc(t.queue, func(o *localRequest) bool { return !o.try })) {
+func (q *localQueue) join(k *localRequest) {
+	if k.try && (q.waiting || !q.fits(k) || slices.ContainsFunc(q.queue, func(o *localRequest) bool { return !o.try })) {
 		k.refuse()
 		return
 	}
-	t.queue = append(t.queue, k)
-	t.advance()
+	q.queue = append(q.queue, k)
+	q.advance()
 }
 
 // refuse ends a non-blocking attempt: the lock is held.
-func (k *localRequest) refuse() {
-	k.refused = true
-	close(k.ready)
+func (r *localRequest) refuse() {
+	r.refused = true
+	close(r.ready)
 }
 
 // advance makes the next compatible request the head, and refuses non-blocking attempts that would
 // have to wait.
-func (t *localQueue) advance() {
-	kept := t.queue[:0]
-	for _, k := range t.queue {
+func (q *localQueue) advance() {
+	kept := q.queue[:0]
+	for _, k := range q.queue {
 		switch {
-		case k.try && (t.waiting || !t.fits(k)):
+		case k.try && (q.waiting || !q.fits(k)):
 			k.refuse()
-		case t.head == nil && len(kept) == 0 && t.fits(k):
-			t.head = k
+		case q.head == nil && len(kept) == 0 && q.fits(k):
+			q.head = k
 			close(k.ready)
 		default:
 			kept = append(kept, k)
 		}
 	}
-	clear(t.queue[len(kept):])
-	t.queue = kept
+	clear(q.queue[len(kept):])
+	q.queue = kept
 }
 
 // block records that the head waits in the server, or for the server.
-func (t *localQueue) block() {
-	t.waiting = true
-	t.advance()
+func (q *localQueue) block() {
+	q.waiting = true
+	q.advance()
 }
 
 // hold turns the head, which was granted, into a holder.
-func (t *localQueue) hold(k *localRequest) {
-	if t.head != k {
+func (q *localQueue) hold(k *localRequest) {
+	if q.head != k {
 		panic("pglock: a request was granted before its turn")
 	}
 	if k.mode == driver.Shared {
-		t.shared++
+		q.shared++
 	} else {
-		t.exclusive = true
+		q.exclusive = true
 	}
-	t.next()
+	q.next()
 }
 
 // next removes the head.
-func (t *localQueue) next() {
-	t.head, t.waiting = nil, false
-	t.advance()
+func (q *localQueue) next() {
+	q.head, q.waiting = nil, false
+	q.advance()
 }
 
 // quit removes a request.
-func (t *localQueue) quit(k *localRequest) {
-	if t.head == k {
-		t.next()
+func (q *localQueue) quit(k *localRequest) {
+	if q.head == k {
+		q.next()
 		return
 	}
-	t.queue = slices.DeleteFunc(t.queue, func(o *localRequest) bool { return o == k })
-	t.advance()
+	q.queue = slices.DeleteFunc(q.queue, func(o *localRequest) bool { return o == k })
+	q.advance()
 }
 
 // leave ends a hold.
-func (t *localQueue) leave(mode driver.Mode) {
+func (q *localQueue) leave(mode driver.Mode) {
 	if mode == driver.Shared {
-		t.shared--
+		q.shared--
 	} else {
-		t.exclusive = false
+		q.exclusive = false
 	}
-	t.advance()
+	q.advance()
 }
 
 // unused reports whether the queue can be deleted.
-func (t *localQueue) unused() bool {
-	return !t.exclusive && t.shared == 0 && t.head == nil && len(t.queue) == 0
+func (q *localQueue) unused() bool {
+	return !q.exclusive && q.shared == 0 && q.head == nil && len(q.queue) == 0
 }
 
 // localQueues are the queues of all keys.
@@ -124,16 +124,16 @@ type localQueues struct {
 }
 
 // change calls do with the queue of a key, under the mutex.
-func (ts *localQueues) change(key int64, do func(*localQueue)) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t := ts.byKey[key]
+func (qs *localQueues) change(key int64, do func(*localQueue)) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	t := qs.byKey[key]
 	if t == nil {
 		t = &localQueue{}
-		ts.byKey[key] = t
+		qs.byKey[key] = t
 	}
 	do(t)
 	if t.unused() {
-		delete(ts.byKey, key)
+		delete(qs.byKey, key)
 	}
 }

@@ -10,26 +10,26 @@ type sleepers struct {
 }
 
 // enter registers a request. Only one of this process waits in the server for a key.
-func (n *sleepers) enter(key int64) (woken chan struct{}, leave func()) {
+func (s *sleepers) enter(key int64) (woken chan struct{}, leave func()) {
 	woken = make(chan struct{}, 1)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.byKey[key] = woken
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byKey[key] = woken
 	return woken, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.byKey[key] == woken {
-			delete(n.byKey, key)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.byKey[key] == woken {
+			delete(s.byKey, key)
 		}
 	}
 }
 
 // wake makes the request for a key ask again.
-func (n *sleepers) wake(key int64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (s *sleepers) wake(key int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	select {
-	case n.byKey[key] <- struct{}{}:
+	case s.byKey[key] <- struct{}{}:
 	default: // nobody waits, or is woken already
 	}
 }

@@ -27,10 +27,10 @@ type acquiring struct {
 	queued chan driver.WaitInfo // has that once the request waits
 }
 
-func (d *worker) newAcquiring(req driver.Request) *acquiring {
-	a := &acquiring{worker: d, req: req, queued: make(chan driver.WaitInfo, 1)}
+func (w *worker) newAcquiring(req driver.Request) *acquiring {
+	a := &acquiring{worker: w, req: req, queued: make(chan driver.WaitInfo, 1)}
 	a.me = claim{
-		Owner: uuid.Must(uuid.NewV7()).String(), Client: d.id,
+		Owner: uuid.Must(uuid.NewV7()).String(), Client: w.id,
 		Shared: req.Mode == driver.Shared, Limit: req.Limit, Weight: max(req.Weight, min(req.Limit, 1)), // 1, or 0 without a limit
 		JSON: identity.JSONOf(req.Identity, cut),
 	}
@@ -132,13 +132,13 @@ func (a *acquiring) queue(st *state) {
 }
 
 // inWay returns what keeps a request from being granted.
-func (d *worker) inWay(st *state, m moment) *driver.HeldError {
+func (w *worker) inWay(st *state, m moment) *driver.HeldError {
 	held := &driver.HeldError{Name: st.Name}
 	var until time.Duration
 	switch {
 	case len(st.Holders) > 0:
 		h := st.Holders[0]
-		until = d.seen.left(h.Owner, h.lease, m)
+		until = w.seen.left(h.Owner, h.lease, m)
 		held.Owner, held.Identity, held.Since = h.Owner, h.Identity(), h.since()
 	case st.Closed != nil:
 		held.Owner = "nobody"
@@ -146,7 +146,7 @@ func (d *worker) inWay(st *state, m moment) *driver.HeldError {
 		held.Owner, held.Identity = st.Waiters[0].Owner, st.Waiters[0].Identity()
 	}
 	if st.Closed != nil {
-		until = max(until, d.seen.left(minimum, st.Closed.lease, m))
+		until = max(until, w.seen.left(minimum, st.Closed.lease, m))
 	}
 	if until > 0 {
 		held.Until = m.wall.Add(until)
@@ -214,23 +214,23 @@ func (e *Engine) acquire(ctx context.Context, req driver.Request, from *driver.L
 // leave makes the request leave the record, since its caller does not get the lock. The channel is
 // closed when it has left.
 func (a *acquiring) leave(now time.Time) (left <-chan struct{}) {
-	d := a.worker
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	w := a.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if a.ended && a.err != nil {
 		return a.done
 	}
-	return d.withdraw(a, errGone, now)
+	return w.withdraw(a, errGone, now)
 }
 
 // withdraw ends a request that is not granted with an error. If the store may have something of it, or may
 // still execute an attempt of unknown outcome, the record is written once more without it. The channel is
 // closed when nothing of it is left. The caller holds mu.
-func (d *worker) withdraw(a *acquiring, err error, now time.Time) (left <-chan struct{}) {
-	delete(d.holds, a.me.Owner)
-	d.collected(a)
+func (w *worker) withdraw(a *acquiring, err error, now time.Time) (left <-chan struct{}) {
+	delete(w.holds, a.me.Owner)
+	w.collected(a)
 	if a.err = err; !a.ended {
-		d.finish(a.job, err)
+		w.finish(a.job, err)
 	}
 	if !a.writes() && !a.unsure && a.me.Ticket == 0 { // the store knows nothing of it
 		return a.done
@@ -240,7 +240,7 @@ func (d *worker) withdraw(a *acquiring, err error, now time.Time) (left <-chan s
 		st.undo(a.me.Owner)
 		return stored, nil
 	}
-	d.add(undo)
+	w.add(undo)
 	return undo.done
 }
 

@@ -116,10 +116,10 @@ func (e *Engine) Release(ctx context.Context, lease driver.Lease) error {
 
 // Detach forgets an acquisition: its end is not reported; see [driver.Adopter].
 func (e *Engine) Detach(lease driver.Lease) {
-	d := e.worker(lease.Name)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.holds, lease.Owner)
+	w := e.worker(lease.Name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.holds, lease.Owner)
 }
 
 // Break ends all acquisitions of name and its minimum hold; see [driver.Breaker].
@@ -174,13 +174,13 @@ func (e *Engine) worker(name string) *worker {
 			d.mu.Unlock()
 		}
 	}
-	d := e.workers[name]
-	if d == nil {
-		d = &worker{engine: e, id: rand.Text(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*acquiring{}, old: true}
-		e.workers[name] = d
+	w := e.workers[name]
+	if w == nil {
+		w = &worker{engine: e, id: rand.Text(), name: name, key: e.key(name), wake: make(chan struct{}, 1), holds: map[string]*acquiring{}, old: true}
+		e.workers[name] = w
 	}
-	d.mu.Lock()
-	d.idle = time.Now() // the caller gives it a job, so it is not swept now
-	d.mu.Unlock()
-	return d
+	w.mu.Lock()
+	w.idle = time.Now() // the caller gives it a job, so it is not swept now
+	w.mu.Unlock()
+	return w
 }

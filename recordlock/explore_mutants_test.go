@@ -36,11 +36,11 @@ func TestExploreMutants(t *testing.T) {
 		explore.Change("a renewal does not begin the lease again", "lease.go", "renews", "if old, ok := s[id]; ok && old.beat == l.Beat {", "if old, ok := s[id]; ok {", "if seen, ok := s[id]; ok && seen.beat == l.Beat {", "if seen, ok := s[id]; ok {"),
 		explore.Change("a renewal has the same beat", "lease.go", "renews", "l.Beat = max(l.Beat+1, m.wall.UnixMicro())", "l.Beat = max(l.Beat, 1)"),
 		explore.Change("a lease is half as long", "lease.go", "plain", "micros(l.TTL + 2)", "micros(l.TTL) / 2"),
-		explore.Change("a lease counts from before the answer", "step.go", "plain", "d.seen = d.seen.note(st, now)", "d.seen = d.seen.note(st, now.Add(-3*time.Second))"),
-		explore.Change("a conflict counts as stored", "step.go", "plain", "case err == nil:\n\t\td.beat", "case err == nil || errors.Is(err, driver.ErrConflict):\n\t\td.beat"),
-		explore.Change("what waits is granted", "step.go", "plain", "case waits, joins:\n\t\t\ta.queue(st)", "case joins:\n\t\t\ta.queue(st)\n\t\tcase waits:\n\t\t\ta.grant.Owner, a.grant.Token, a.grant.Sent = a.me.Owner, st.Last+1, time.Unix(1_700_000_000, 0)\n\t\t\td.finish(j, nil)"),
+		explore.Change("a lease counts from before the answer", "step.go", "plain", "w.seen = w.seen.note(st, now)", "w.seen = w.seen.note(st, now.Add(-3*time.Second))"),
+		explore.Change("a conflict counts as stored", "step.go", "plain", "case err == nil:\n\t\tw.beat", "case err == nil || errors.Is(err, driver.ErrConflict):\n\t\tw.beat"),
+		explore.Change("what waits is granted", "step.go", "plain", "case waits, joins:\n\t\t\ta.queue(st)", "case joins:\n\t\t\ta.queue(st)\n\t\tcase waits:\n\t\t\ta.grant.Owner, a.grant.Token, a.grant.Sent = a.me.Owner, st.Last+1, time.Unix(1_700_000_000, 0)\n\t\t\tw.finish(j, nil)"),
 		explore.Change("who finds an earlier attempt keeps its token", "acquire.go", "day", "	if closed || st.holder(a.me.Owner) != nil {", "	if h := st.holder(a.me.Owner); h != nil {\n\t\th.renew(m)\n\t\ta.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: h.Token, Sent: m.now, TTL: a.req.TTL}\n\t\treturn stored, nil\n\t}\n\tif closed || st.holder(a.me.Owner) != nil {"),
 		explore.Change("a token counts however late it was stored", "step.go", "day", "m.age(now) > storeLimit", "m.age(now) > 10000*storeLimit"),
-		explore.Change("the store's answer is not needed", "step.go", "time-outs", "case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be\n", "case !errors.Is(err, driver.ErrConflict) && !final(err):\n\t\td.settle(st)\n"),
+		explore.Change("the store's answer is not needed", "step.go", "time-outs", "case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be\n", "case !errors.Is(err, driver.ErrConflict) && !final(err):\n\t\tw.settle(st)\n"),
 	}))
 }

@@ -127,19 +127,19 @@ func (e *Engine) do(ctx context.Context, name string, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	d := e.worker(name)
-	d.submit(j)
+	w := e.worker(name)
+	w.submit(j)
 	select {
 	case <-j.done:
 		return j.err
 	case <-ctx.Done():
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if j.ended {
 		return j.err
 	}
 	j.until = time.Now()
-	d.notify()
+	w.notify()
 	return j.waited.Ended(ctx, nil)
 }

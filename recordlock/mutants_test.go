@@ -18,8 +18,8 @@ type mutant struct {
 
 var mutants = []mutant{
 	{"a lease counts from the sending of the request that showed it", "step.go", []string{
-		"d.number++\n", "d.number++\n\td.idle = time.Now()\n",
-		"if d.state == nil ||", "now = d.idle\n\tif d.state == nil ||",
+		"w.number++\n", "w.number++\n\tw.idle = time.Now()\n",
+		"if w.state == nil ||", "now = w.idle\n\tif w.state == nil ||",
 	}, "TestLeaseCountsFromTheAnswer"},
 	{"there is no second write after an unknown outcome", "acquire.go", []string{
 		"_ moment) (answer, error) {\n\t\tst.undo", "_ moment) (answer, error) {\n\t\tif st.holder(a.me.Owner) == nil && find(st.Waiters, a.me.Owner) < 0 {\n\t\t\treturn refused, nil\n\t\t}\n\t\tst.undo",
@@ -50,7 +50,7 @@ var mutants = []mutant{
 		"h.start(a.req.TTL, h.Token, m)", "h.TTL = a.req.TTL.Microseconds()\n\th.renew(m)",
 	}, "TestRepeatedGrantIsANewLease"},
 	{"a request is refused by a record that was read before it", "step.go", []string{
-		"case d.answered <= j.after:", "case false:",
+		"case w.answered <= j.after:", "case false:",
 	}, "TestRefusalsAreReadAgain"},
 	{"a token counts however long its process was frozen", "step.go", []string{
 		"m.age(now) > storeLimit", "m.age(now) > 1000*storeLimit",
@@ -65,13 +65,13 @@ var mutants = []mutant{
 		"if a.err == nil && a.worker.engine.tasks.Refuses()", "if false",
 	}, "TestCloseMeetsAGrant"},
 	{"a grant whose caller does not know of it outlives the engine", "worker.go", []string{
-		"d.withdraw(a, errClosed, now)", "_ = a",
+		"w.withdraw(a, errClosed, now)", "_ = a",
 	}, "TestCloseMeetsAGrant"},
 	{"a closed engine leaves what it has stored", "worker.go", []string{
-		"d.withdraw(j.acquires, errClosed, now)", "d.finish(j, errClosed)",
+		"w.withdraw(j.acquires, errClosed, now)", "w.finish(j, errClosed)",
 	}, "TestAcquireMeetsClose"},
 	{"what may have been stored stays after an ErrConfig", "worker.go", []string{
-		"d.withdraw(j.acquires, err, now)", "d.finish(j, err)",
+		"w.withdraw(j.acquires, err, now)", "w.finish(j, err)",
 	}, "TestConfigErrorAfterAnUnknownOutcome"},
 	{"an ErrConfig ends what withdraws a request", "worker.go", []string{
 		"case j.until.After(now), large", "case large",

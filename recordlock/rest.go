@@ -20,23 +20,23 @@ const (
 
 // rest waits until there is something to do: a new job, a change of the record, the end of a lease,
 // or a read that is due.
-func (d *worker) rest(ctx context.Context) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	work := len(d.jobs) + len(d.holds)
-	if d.old || work+len(d.grants) == 0 {
+func (w *worker) rest(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	work := len(w.jobs) + len(w.holds)
+	if w.old || work+len(w.grants) == 0 {
 		return
 	}
-	if work > 0 && d.engine.awaiter != nil && !d.awaiting {
-		d.follow(ctx)
+	if work > 0 && w.engine.awaiter != nil && !w.awaiting {
+		w.follow(ctx)
 	}
-	pause := d.poll()
-	poll := d.at.Add(pause*3/4 + retry.Jitter(pause/2))
-	wait := time.Until(earliest(poll, d.next))
-	d.mu.Unlock()
-	retry.Nap(ctx, wait, d.wake)
-	d.mu.Lock()
-	d.old = d.old || !time.Now().Before(poll)
+	pause := w.poll()
+	poll := w.at.Add(pause*3/4 + retry.Jitter(pause/2))
+	wait := time.Until(earliest(poll, w.next))
+	w.mu.Unlock()
+	retry.Nap(ctx, wait, w.wake)
+	w.mu.Lock()
+	w.old = w.old || !time.Now().Before(poll)
 }
 
 // earliest returns the earlier one of two times. Zero means never.
@@ -48,17 +48,17 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // poll returns the pause between two reads of the record. The caller holds mu.
-func (d *worker) poll() time.Duration {
-	if d.engine.awaiter != nil && !d.unreported {
+func (w *worker) poll() time.Duration {
+	if w.engine.awaiter != nil && !w.unreported {
 		return watchPause
 	}
 	pause := time.Hour
-	for _, a := range d.holds {
+	for _, a := range w.holds {
 		pause = min(pause, max(a.req.TTL/holdPolls, minTTL), holdPoll)
 	}
-	for _, j := range d.jobs {
+	for _, j := range w.jobs {
 		if j.acquires != nil {
-			pause = min(pause, d.pauseOf(j.acquires))
+			pause = min(pause, w.pauseOf(j.acquires))
 		}
 	}
 	return pause
@@ -66,41 +66,41 @@ func (d *worker) poll() time.Duration {
 
 // pauseOf returns the pause between two reads for a waiter. It grows with the time for which the
 // holders have not changed and with the place of the waiter.
-func (d *worker) pauseOf(a *acquiring) time.Duration {
-	place := find(d.state.Waiters, a.me.Owner)
+func (w *worker) pauseOf(a *acquiring) time.Duration {
+	place := find(w.state.Waiters, a.me.Owner)
 	if place < 0 || place >= farPlaces {
 		place = farPlaces - 1
 	}
-	cfg := d.engine.cfg
-	pause := min(max(time.Since(d.changed)/8, cfg.MinPoll), cfg.MaxPoll)
+	cfg := w.engine.cfg
+	pause := min(max(time.Since(w.changed)/8, cfg.MinPoll), cfg.MaxPoll)
 	return pause * time.Duration(place+1)
 }
 
 // follow awaits the next change of the record in the background. The caller holds mu.
-func (d *worker) follow(ctx context.Context) {
-	version := d.version
-	d.awaiting = d.engine.tasks.Go(func() { // ends when the record has changed, or with run
+func (w *worker) follow(ctx context.Context) {
+	version := w.version
+	w.awaiting = w.engine.tasks.Go(func() { // ends when the record has changed, or with run
 		limited, cancel := context.WithTimeout(ctx, watchLimit)
 		defer cancel()
-		rec, err := d.engine.awaiter.Await(limited, d.key, version)
+		rec, err := w.engine.awaiter.Await(limited, w.key, version)
 		if err != nil {
-			retry.Sleep(ctx, d.watchFailed(limited.Err() == nil))
+			retry.Sleep(ctx, w.watchFailed(limited.Err() == nil))
 		}
-		d.keepReported(version, rec, err)
+		w.keepReported(version, rec, err)
 	})
 }
 
 // watchFailed makes the worker poll if no changes are reported, and returns the pause until it asks for them
 // again. Each question is a read that no limit of the engine holds back.
-func (d *worker) watchFailed(yes bool) (pause time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if pause = watchRetry; d.unreported {
+func (w *worker) watchFailed(yes bool) (pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if pause = watchRetry; w.unreported {
 		pause = watchPause
 	}
-	if yes != d.unreported {
-		d.unreported = yes
-		d.notify()
+	if yes != w.unreported {
+		w.unreported = yes
+		w.notify()
 	}
 	return pause
 }
@@ -108,18 +108,18 @@ func (d *worker) watchFailed(yes bool) (pause time.Duration) {
 // keepReported keeps a change that was reported after a version, unless the worker has seen another one
 // since. An older state than the last one could lack holders of this process. A report may be older
 // than its question, so it refuses no job that the last state does not.
-func (d *worker) keepReported(version string, rec driver.Record, err error) {
-	st, wrong := decode(d.name, rec.Value)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.awaiting = false
-	d.unreported = d.unreported && err != nil
-	d.notify()
+func (w *worker) keepReported(version string, rec driver.Record, err error) {
+	st, wrong := decode(w.name, rec.Value)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.awaiting = false
+	w.unreported = w.unreported && err != nil
+	w.notify()
 	switch {
-	case err != nil || d.version != version || d.old:
+	case err != nil || w.version != version || w.old:
 	case wrong != nil:
-		d.old = true // reading it returns the error
+		w.old = true // reading it returns the error
 	default:
-		d.took(st, rec.Version, time.Now())
+		w.took(st, rec.Version, time.Now())
 	}
 }

@@ -13,39 +13,39 @@ import (
 
 // step applies all jobs to the last state once, and stores the result if they have changed it. It first
 // reads the record if that is due.
-func (d *worker) step(ctx context.Context) error {
-	if d.outdated() {
-		if err := d.read(ctx); err != nil {
+func (w *worker) step(ctx context.Context) error {
+	if w.outdated() {
+		if err := w.read(ctx); err != nil {
 			return err
 		}
 	}
-	m := d.engine.moment(ctx, clockWait)
-	if st, version := d.apply(m); st != nil {
-		return d.store(ctx, st, version, m)
+	m := w.engine.moment(ctx, clockWait)
+	if st, version := w.apply(m); st != nil {
+		return w.store(ctx, st, version, m)
 	}
 	return nil
 }
 
 // outdated reports whether the record must be read again.
-func (d *worker) outdated() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.old
+func (w *worker) outdated() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.old
 }
 
 // apply applies all jobs to a copy of the last state. It returns that, and the version that it replaces,
 // if it must be stored. Otherwise it gives the jobs their answers. A job that is refused by a state from
 // before it arrived gets none: the record must be read again.
-func (d *worker) apply(m moment) (st *state, version string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	st = d.state.clone()
-	d.next = time.Time{}
-	if left := st.prune(m, d.seen); left > 0 { // a lease ends
-		d.next = m.now.Add(left)
+func (w *worker) apply(m moment) (st *state, version string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st = w.state.clone()
+	w.next = time.Time{}
+	if left := st.prune(m, w.seen); left > 0 { // a lease ends
+		w.next = m.now.Add(left)
 	}
 	changed := false
-	for _, j := range d.jobs {
+	for _, j := range w.jobs {
 		switch j.answer, j.err = j.apply(st, m); j.answer {
 		case joins, stored:
 			changed = true
@@ -53,18 +53,18 @@ func (d *worker) apply(m moment) (st *state, version string) {
 			switch {
 			case j.unsure: // the store may still execute the attempt of unknown outcome
 				changed = true
-			case d.answered <= j.after:
-				j.answer, d.old = unapplied, true
+			case w.answered <= j.after:
+				j.answer, w.old = unapplied, true
 			}
 		case awaitsClock: // the others go on
 			j.waited.Unavailable(context.Background(), errNoClock)
-			d.next = earliest(d.next, m.now.Add(clockPause))
+			w.next = earliest(w.next, m.now.Add(clockPause))
 		}
 	}
-	if d.keepPlaces(st, m, changed) || changed {
-		return st, d.version
+	if w.keepPlaces(st, m, changed) || changed {
+		return st, w.version
 	}
-	d.settle(st)
+	w.settle(st)
 	return nil, ""
 }
 
@@ -77,12 +77,12 @@ const (
 
 // keepPlaces renews the places of the worker among the waiters when that is due, or if the state is
 // stored anyway. It reports whether it has, and notes when it is due next. The caller holds mu.
-func (d *worker) keepPlaces(st *state, m moment, anyway bool) bool {
+func (w *worker) keepPlaces(st *state, m moment, anyway bool) bool {
 	workers := map[string]bool{}
 	var own []*claim
-	for i, w := range st.Waiters {
-		workers[w.Client] = true
-		if slices.ContainsFunc(d.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.me.Owner == w.Owner }) {
+	for i, c := range st.Waiters {
+		workers[c.Client] = true
+		if slices.ContainsFunc(w.jobs, func(j *job) bool { return j.acquires != nil && j.acquires.me.Owner == c.Owner }) {
 			own = append(own, &st.Waiters[i])
 		}
 	}
@@ -90,32 +90,32 @@ func (d *worker) keepPlaces(st *state, m moment, anyway bool) bool {
 		return false
 	}
 	life := placeTTL + time.Duration(len(workers))*morePlace
-	left := life/3 - m.now.Sub(d.beat)
+	left := life/3 - m.now.Sub(w.beat)
 	due := left <= 0 || anyway
 	if due {
 		left = life / 3
-		for _, w := range own {
-			w.TTL = life.Microseconds()
-			w.renew(m)
+		for _, c := range own {
+			c.TTL = life.Microseconds()
+			c.renew(m)
 		}
 	}
-	d.next = earliest(d.next, m.now.Add(left))
+	w.next = earliest(w.next, m.now.Add(left))
 	return due
 }
 
 // settle gives the jobs the answers that they have made of a state. The caller holds mu.
-func (d *worker) settle(st *state) {
-	for _, j := range slices.Clone(d.jobs) {
+func (w *worker) settle(st *state) {
+	for _, j := range slices.Clone(w.jobs) {
 		a := j.acquires
 		switch j.answer {
 		case refused, stored:
 			if a != nil && j.err == nil {
-				d.grants = append(d.grants, a)
+				w.grants = append(w.grants, a)
 			}
 			if a != nil && j.err == nil && a.req.OnLost != nil {
-				d.holds[a.me.Owner] = a
+				w.holds[a.me.Owner] = a
 			}
-			d.finish(j, j.err)
+			w.finish(j, j.err)
 		case waits, joins:
 			a.queue(st)
 		}
@@ -123,45 +123,45 @@ func (d *worker) settle(st *state) {
 }
 
 // call makes one request to the store, when a slot is free.
-func (d *worker) call(ctx context.Context, request func(context.Context) error) (err error) {
-	slot, err := d.takeSlot(ctx)
+func (w *worker) call(ctx context.Context, request func(context.Context) error) (err error) {
+	slot, err := w.takeSlot(ctx)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	d.number++
+	w.mu.Lock()
+	w.number++
 	limit := callLimit
-	for _, a := range d.holds {
+	for _, a := range w.holds {
 		limit = min(limit, max(a.req.TTL/4, minTTL))
 	}
-	d.mu.Unlock()
+	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	err = request(ctx)
 	cancel()
 	<-slot
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err == nil {
-		d.answered = d.number
+		w.answered = w.number
 	}
 	return err
 }
 
 // takeSlot waits for a free slot for a request, and takes it. If an urgent job arrives in the
 // meantime, it waits for an urgent slot.
-func (d *worker) takeSlot(ctx context.Context) (chan struct{}, error) {
+func (w *worker) takeSlot(ctx context.Context) (chan struct{}, error) {
 	for {
-		d.mu.Lock()
-		slots := d.engine.slots
-		if slices.ContainsFunc(d.jobs, (*job).urgent) {
-			slots = d.engine.urgentSlots
+		w.mu.Lock()
+		slots := w.engine.slots
+		if slices.ContainsFunc(w.jobs, (*job).urgent) {
+			slots = w.engine.urgentSlots
 		}
-		d.mu.Unlock()
+		w.mu.Unlock()
 		select {
 		case slots <- struct{}{}:
 			return slots, nil
-		case <-d.wake: // perhaps by an urgent job
-			defer d.notify() // it is new for rest, too
+		case <-w.wake: // perhaps by an urgent job
+			defer w.notify() // it is new for rest, too
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -169,37 +169,37 @@ func (d *worker) takeSlot(ctx context.Context) (chan struct{}, error) {
 }
 
 // read reads the record.
-func (d *worker) read(ctx context.Context) error {
+func (w *worker) read(ctx context.Context) error {
 	var rec driver.Record
-	err := d.call(ctx, func(ctx context.Context) (err error) {
-		rec, err = d.engine.records.Get(ctx, d.key)
+	err := w.call(ctx, func(ctx context.Context) (err error) {
+		rec, err = w.engine.records.Get(ctx, w.key)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	st, err := decode(d.name, rec.Value)
+	st, err := decode(w.name, rec.Value)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.took(st, rec.Version, time.Now())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.took(st, rec.Version, time.Now())
 	return nil
 }
 
 // took keeps a state as the last one. Leases that it shows for the first time count from now, after
 // the answer, since their holders may have renewed them until shortly before. The caller holds mu.
-func (d *worker) took(st *state, version string, now time.Time) {
-	if d.state == nil || d.state.Last != st.Last || len(d.state.Holders) != len(st.Holders) {
-		d.changed = now
+func (w *worker) took(st *state, version string, now time.Time) {
+	if w.state == nil || w.state.Last != st.Last || len(w.state.Holders) != len(st.Holders) {
+		w.changed = now
 	}
-	d.state, d.version, d.at, d.old = st, version, now, false
-	d.seen = d.seen.note(st, now)
-	for owner, a := range d.holds {
+	w.state, w.version, w.at, w.old = st, version, now, false
+	w.seen = w.seen.note(st, now)
+	for owner, a := range w.holds {
 		if st.holder(owner) == nil {
-			delete(d.holds, owner)
-			d.engine.tasks.Go(func() { a.req.OnLost(a.cause(st)) }) // ends at once: it does not block
+			delete(w.holds, owner)
+			w.engine.tasks.Go(func() { a.req.OnLost(a.cause(st)) }) // ends at once: it does not block
 		}
 	}
 }
@@ -219,34 +219,34 @@ const storeLimit = time.Minute
 var errLate = fmt.Errorf("%w: a change was stored too late, and is repeated", driver.ErrUnavailable)
 
 // store stores a change, and gives the jobs their answers.
-func (d *worker) store(ctx context.Context, st *state, from string, m moment) error {
+func (w *worker) store(ctx context.Context, st *state, from string, m moment) error {
 	var version string
-	err := d.call(ctx, func(ctx context.Context) (err error) {
-		version, err = d.engine.records.Swap(ctx, d.key, encode(st), from, st.lone(m))
+	err := w.call(ctx, func(ctx context.Context) (err error) {
+		version, err = w.engine.records.Swap(ctx, w.key, encode(st), from, st.lone(m))
 		return err
 	})
-	return d.wrote(st, version, err, m, time.Now())
+	return w.wrote(st, version, err, m, time.Now())
 }
 
 // wrote gives the jobs the answers that they have made of st, which was decided at m, once the store has
 // answered at now.
-func (d *worker) wrote(st *state, version string, err error, m moment, now time.Time) error {
+func (w *worker) wrote(st *state, version string, err error, m moment, now time.Time) error {
 	if err == nil && m.age(now) > storeLimit {
 		err = errLate
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case err == nil:
-		d.beat = m.now
-		d.settle(st)
-		d.took(st, version, now)
+		w.beat = m.now
+		w.settle(st)
+		w.took(st, version, now)
 		return nil
 	case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be
-		for _, j := range d.jobs {
+		for _, j := range w.jobs {
 			j.unsure = j.unsure || j.writes()
 		}
 	}
-	d.old = true
+	w.old = true
 	return err
 }

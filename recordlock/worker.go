@@ -48,120 +48,120 @@ type worker struct {
 }
 
 // submit gives a job to the worker.
-func (d *worker) submit(j *job) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.add(j)
+func (w *worker) submit(j *job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(j)
 }
 
 // add is submit for a caller that holds mu.
-func (d *worker) add(j *job) {
-	j.done, j.ended, j.answer, j.after = make(chan struct{}), false, unapplied, d.number
-	place := len(d.jobs)
+func (w *worker) add(j *job) {
+	j.done, j.ended, j.answer, j.after = make(chan struct{}), false, unapplied, w.number
+	place := len(w.jobs)
 	if j.urgent() {
 		place = 0
 	}
-	d.jobs = slices.Insert(d.jobs, place, j)
-	d.changed = time.Now()
-	if !d.running {
-		d.running = d.engine.tasks.Go(d.run) // ends when the worker has nothing to do, or with the engine
+	w.jobs = slices.Insert(w.jobs, place, j)
+	w.changed = time.Now()
+	if !w.running {
+		w.running = w.engine.tasks.Go(w.run) // ends when the worker has nothing to do, or with the engine
 	}
-	if !d.running {
-		d.finish(j, errClosed)
+	if !w.running {
+		w.finish(j, errClosed)
 	}
-	d.notify()
+	w.notify()
 }
 
 // notify wakes the goroutine.
-func (d *worker) notify() {
+func (w *worker) notify() {
 	select {
-	case d.wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
 // finish ends a job. The caller holds mu.
-func (d *worker) finish(j *job, err error) {
+func (w *worker) finish(j *job, err error) {
 	j.err, j.ended = err, true
 	close(j.done)
-	d.jobs = slices.DeleteFunc(d.jobs, func(o *job) bool { return o == j })
+	w.jobs = slices.DeleteFunc(w.jobs, func(o *job) bool { return o == j })
 }
 
 // collected notes that the caller of a request knows its result, or that it does not get the lock. The
 // caller holds mu.
-func (d *worker) collected(a *acquiring) {
-	d.grants = slices.DeleteFunc(d.grants, func(o *acquiring) bool { return o == a })
-	d.notify()
+func (w *worker) collected(a *acquiring) {
+	w.grants = slices.DeleteFunc(w.grants, func(o *acquiring) bool { return o == a })
+	w.notify()
 }
 
 // run works until there is nothing to do.
-func (d *worker) run() {
-	ctx, cancel := context.WithCancel(d.engine.tasks.Closed)
+func (w *worker) run() {
+	ctx, cancel := context.WithCancel(w.engine.tasks.Closed)
 	defer cancel()
 	conflicts, pause := 0, retry.NewBackoff(2*time.Millisecond, 500*time.Millisecond)
-	for d.busy(ctx, time.Now()) {
-		err := d.step(ctx)
+	for w.busy(ctx, time.Now()) {
+		err := w.step(ctx)
 		switch {
 		case errors.Is(err, driver.ErrConflict):
 			retry.Sleep(ctx, retry.Jitter(time.Duration(min(conflicts, 20))*conflictPause)) // the first may be due to an old state
 			conflicts++
 		case err != nil:
-			d.fail(err, time.Now())
+			w.fail(err, time.Now())
 			pause.Wait(ctx)
 		default:
 			conflicts = 0
 			pause.Reset()
-			d.rest(ctx)
+			w.rest(ctx)
 		}
 	}
 }
 
 // busy removes the jobs whose callers have gone. When the engine is closed, only those are left that
 // withdraw requests, until ctx ends. It reports whether the goroutine still has something to do.
-func (d *worker) busy(ctx context.Context, now time.Time) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	closed := d.engine.tasks.Refuses()
-	for _, j := range slices.Clone(d.jobs) {
+func (w *worker) busy(ctx context.Context, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	closed := w.engine.tasks.Refuses()
+	for _, j := range slices.Clone(w.jobs) {
 		switch {
 		case ctx.Err() != nil, closed && j.acquires == nil && !j.until.After(now):
-			d.finish(j, errClosed)
+			w.finish(j, errClosed)
 		case closed && j.acquires != nil:
-			d.withdraw(j.acquires, errClosed, now)
+			w.withdraw(j.acquires, errClosed, now)
 		case !j.until.IsZero() && !j.until.After(now):
-			d.finish(j, errGone)
+			w.finish(j, errGone)
 		}
 	}
 	if closed {
-		clear(d.holds)
-		for _, a := range slices.Clone(d.grants) {
-			d.withdraw(a, errClosed, now)
+		clear(w.holds)
+		for _, a := range slices.Clone(w.grants) {
+			w.withdraw(a, errClosed, now)
 		}
 	}
-	over := func(owner string, a *acquiring) bool { return now.After(d.seen[owner].at.Add(a.req.TTL)) }
-	maps.DeleteFunc(d.holds, over)
-	d.running, d.idle = ctx.Err() == nil && len(d.jobs)+len(d.holds)+len(d.grants) > 0, now
-	return d.running
+	over := func(owner string, a *acquiring) bool { return now.After(w.seen[owner].at.Add(a.req.TTL)) }
+	maps.DeleteFunc(w.holds, over)
+	w.running, w.idle = ctx.Err() == nil && len(w.jobs)+len(w.holds)+len(w.grants) > 0, now
+	return w.running
 }
 
 // fail tells the jobs that the store has failed. Those that a retry does not help are done, except for
 // those that withdraw a request. If the record is too large for the store, these are the ones that have
 // made it larger.
-func (d *worker) fail(err error, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (w *worker) fail(err error, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	grows := func(j *job) bool { return !j.urgent() && j.writes() }
-	large := errors.Is(err, driver.ErrInvalid) && slices.ContainsFunc(d.jobs, grows)
-	for _, j := range slices.Clone(d.jobs) {
+	large := errors.Is(err, driver.ErrInvalid) && slices.ContainsFunc(w.jobs, grows)
+	for _, j := range slices.Clone(w.jobs) {
 		switch {
 		case !final(err):
 			j.waited.Unavailable(context.Background(), err)
 		case j.until.After(now), large && !grows(j): // it is repeated
 		case j.acquires != nil:
 			j.answer = unapplied // the last attempt has stored nothing
-			d.withdraw(j.acquires, err, now)
+			w.withdraw(j.acquires, err, now)
 		default:
-			d.finish(j, err)
+			w.finish(j, err)
 		}
 	}
 }

@@ -15,10 +15,10 @@ func NewFitness(conn redisconn.Conn, cfg *Config) *ServerCheck {
 }
 
 // Require is fit.
-func (f *serverCheck) Require(ctx context.Context) error { return f.require(ctx) }
+func (s *serverCheck) Require(ctx context.Context) error { return s.require(ctx) }
 
 // Invalidate is forget.
-func (f *serverCheck) Invalidate() { f.invalidate() }
+func (s *serverCheck) Invalidate() { s.invalidate() }
 
 // Close ends the checks.
-func (f *serverCheck) Close() { f.client.tasks.Close() }
+func (s *serverCheck) Close() { s.client.tasks.Close() }

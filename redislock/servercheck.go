@@ -43,12 +43,12 @@ type checkRun struct {
 // invalidate makes the next acquire check again. After a connection error or a lost subscription
 // another server may answer. On a Cluster that check runs in the background: a master that does
 // not answer must not delay names on the others.
-func (f *serverCheck) invalidate() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.doubtful = true
-	if !f.client.cluster() {
-		f.since = time.Time{}
+func (s *serverCheck) invalidate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubtful = true
+	if !s.client.cluster() {
+		s.since = time.Time{}
 	}
 }
 
@@ -56,22 +56,22 @@ func (f *serverCheck) invalidate() {
 // each connection error, and every fitFor in the background. Concurrent calls share a check. A
 // check that began before the call and fails, or was of a server that another one may have followed
 // since, proves nothing about the time since, so another one follows. ctx has a deadline.
-func (f *serverCheck) require(ctx context.Context) error {
-	if f.client.cfg.AllowEviction && !f.client.cfg.Quarantine {
+func (s *serverCheck) require(ctx context.Context) error {
+	if s.client.cfg.AllowEviction && !s.client.cfg.Quarantine {
 		return nil
 	}
 	begun := time.Now()
-	c := f.due()
+	c := s.due()
 	if c == nil {
 		return nil
 	}
 	timed, cancel := redisconn.Timed(ctx)
 	defer cancel()
-	for why := error(nil); c != nil; c = f.due() {
+	for why := error(nil); c != nil; c = s.due() {
 		select {
 		case <-c.done:
 		case <-timed.Done():
-			return unavailable(orElse(why, f.client.unreached(timed.Err())))
+			return unavailable(orElse(why, s.client.unreached(timed.Err())))
 		}
 		if why = c.err; !c.begun.Before(begun) || why != nil && !passing(why) {
 			return why
@@ -82,18 +82,18 @@ func (f *serverCheck) require(ctx context.Context) error {
 
 // due returns the check that a call must wait for, which it starts if there is none, or nil if the
 // server is known to be suitable.
-func (f *serverCheck) due() *checkRun {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	known := !f.since.IsZero()
-	if known && !f.doubtful && time.Since(f.since) < checkPeriod {
+func (s *serverCheck) due() *checkRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := !s.since.IsZero()
+	if known && !s.doubtful && time.Since(s.since) < checkPeriod {
 		return nil
 	}
-	c := f.check
+	c := s.check
 	if c == nil {
 		c = &checkRun{begun: time.Now(), done: make(chan struct{})}
-		if f.client.tasks.Go(func() { f.run(c) }) { // ends when the masters have answered, after RetryTimeout, or with Close
-			f.check = c
+		if s.client.tasks.Go(func() { s.run(c) }) { // ends when the masters have answered, after RetryTimeout, or with Close
+			s.check = c
 		} else {
 			c.err = unavailable(errClosed)
 			close(c.done)
@@ -106,33 +106,33 @@ func (f *serverCheck) due() *checkRun {
 }
 
 // run makes a check and reports its result.
-func (f *serverCheck) run(c *checkRun) {
-	f.mu.Lock()
-	f.doubtful = false
-	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(f.client.closed, f.client.cfg.RetryTimeout)
+func (s *serverCheck) run(c *checkRun) {
+	s.mu.Lock()
+	s.doubtful = false
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.client.closed, s.client.cfg.RetryTimeout)
 	defer cancel()
-	if c.err = f.examine(ctx); f.client.closed.Err() != nil {
+	if c.err = s.examine(ctx); s.client.closed.Err() != nil {
 		c.err = unavailable(errClosed)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.check = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.check = nil
 	switch {
-	case c.err == nil && (f.client.cluster() || !f.doubtful):
-		f.since = c.begun
-	case c.err != nil && (!f.client.cluster() || !passing(c.err)):
-		f.since = time.Time{}
+	case c.err == nil && (s.client.cluster() || !s.doubtful):
+		s.since = c.begun
+	case c.err != nil && (!s.client.cluster() || !passing(c.err)):
+		s.since = time.Time{}
 	case c.err != nil:
-		f.doubtful = true // as it was before the check
+		s.doubtful = true // as it was before the check
 	}
 	close(c.done)
 }
 
 // examine checks the settings of every master.
-func (f *serverCheck) examine(ctx context.Context) error {
-	if !f.client.cfg.AllowEviction {
-		answers, err := f.ask(ctx, "INFO", "memory")
+func (s *serverCheck) examine(ctx context.Context) error {
+	if !s.client.cfg.AllowEviction {
+		answers, err := s.ask(ctx, "INFO", "memory")
 		if err != nil {
 			return unavailable(err)
 		}
@@ -143,16 +143,16 @@ func (f *serverCheck) examine(ctx context.Context) error {
 			}
 		}
 	}
-	if !f.client.cfg.Quarantine {
+	if !s.client.cfg.Quarantine {
 		return nil
 	}
-	return f.examineReplicas(ctx)
+	return s.examineReplicas(ctx)
 }
 
 // examineReplicas rejects a master that would keep renewing leases after a partition cut it off
 // from its replicas, one of which is promoted.
-func (f *serverCheck) examineReplicas(ctx context.Context) error {
-	answers, err := f.ask(ctx, "INFO", "replication")
+func (s *serverCheck) examineReplicas(ctx context.Context) error {
+	answers, err := s.ask(ctx, "INFO", "replication")
 	if err != nil {
 		return unavailable(err)
 	}
@@ -163,15 +163,15 @@ func (f *serverCheck) examineReplicas(ctx context.Context) error {
 	if alone { // without the right to run INFO, the script reports that itself
 		return nil
 	}
-	least, err := f.settingOf(ctx, "min-replicas-to-write")
+	least, err := s.settingOf(ctx, "min-replicas-to-write")
 	if err != nil {
 		return err
 	}
-	lag, err := f.settingOf(ctx, "min-replicas-max-lag")
+	lag, err := s.settingOf(ctx, "min-replicas-max-lag")
 	if err != nil {
 		return err
 	}
-	if why := cutOff(least, lag, f.client.cfg.ReplicaLag); why != "" {
+	if why := cutOff(least, lag, s.client.cfg.ReplicaLag); why != "" {
 		return fmt.Errorf("%w: with quarantine, a master with replicas must stop accepting writes when it is cut off from them: %s", driver.ErrConfig, why)
 	}
 	return nil
@@ -194,17 +194,17 @@ func cutOff(least, lag int, known time.Duration) string {
 // ask sends a command to every master until all have answered or ctx ends. If there was no answer, the next
 // attempt is on new connections. On a Cluster one answer is enough: an unresponsive master grants nothing, and
 // names on other masters must not wait for it.
-func (f *serverCheck) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
+func (s *serverCheck) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	var why error
 	attempt := ctx
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		each := attempt
-		if f.client.cluster() || !redisconn.IsFresh(attempt) {
-			each = redisconn.WithDeadline(attempt, f.client.cfg.RetryTimeout/4)
+		if s.client.cluster() || !redisconn.IsFresh(attempt) {
+			each = redisconn.WithDeadline(attempt, s.client.cfg.RetryTimeout/4)
 		}
-		answers, err := f.client.conn.Each(each, args...)
+		answers, err := s.client.conn.Each(each, args...)
 		if err == nil {
-			err = f.tooFew(answers)
+			err = s.tooFew(answers)
 		}
 		why, attempt = cause(why, err), next(attempt, ctx, err)
 		if err == nil || !passing(err) || ctx.Err() != nil {
@@ -214,12 +214,12 @@ func (f *serverCheck) ask(ctx context.Context, args ...string) ([]redisconn.Answ
 }
 
 // tooFew returns an error worth retrying if too few masters have answered.
-func (f *serverCheck) tooFew(answers []redisconn.Answer) (err error) {
+func (s *serverCheck) tooFew(answers []redisconn.Answer) (err error) {
 	for _, a := range answers {
 		switch {
 		case a.Err != nil && passing(a.Err):
 			err = orElse(err, a.Err)
-		case f.client.cluster():
+		case s.client.cluster():
 			return nil
 		}
 	}
@@ -227,21 +227,21 @@ func (f *serverCheck) tooFew(answers []redisconn.Answer) (err error) {
 }
 
 // settingOf returns a configuration setting of the first master.
-func (f *serverCheck) settingOf(ctx context.Context, name string) (int, error) {
-	answers, err := f.ask(ctx, "CONFIG", "GET", name)
+func (s *serverCheck) settingOf(ctx context.Context, name string) (int, error) {
+	answers, err := s.ask(ctx, "CONFIG", "GET", name)
 	if err != nil {
 		return 0, unavailable(err)
 	}
 	if len(answers) == 0 {
 		return 0, unavailable(redisinspect.ErrNoSetting)
 	}
-	s := redisinspect.ReadSetting(answers[0])
-	if s.Err != nil {
-		return 0, fmt.Errorf("%w: with quarantine and replicas, the client must read %s; grant it with ACL SETUSER name +config|get: %w", driver.ErrConfig, name, s.Err)
+	setting := redisinspect.ReadSetting(answers[0])
+	if setting.Err != nil {
+		return 0, fmt.Errorf("%w: with quarantine and replicas, the client must read %s; grant it with ACL SETUSER name +config|get: %w", driver.ErrConfig, name, setting.Err)
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(s.Value))
+	n, err := strconv.Atoi(strings.TrimSpace(setting.Value))
 	if err != nil {
-		return 0, malformed(s.Value)
+		return 0, malformed(setting.Value)
 	}
 	return n, nil
 }

@@ -215,85 +215,85 @@ type localQueues struct {
 }
 
 // enter returns the queue of a name. The caller must call leave.
-func (s *localQueues) enter(name string) *localQueue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.byName[name]
+func (qs *localQueues) enter(name string) *localQueue {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	t := qs.byName[name]
 	if t == nil {
-		t = &localQueue{all: s}
-		s.byName[name] = t
+		t = &localQueue{all: qs}
+		qs.byName[name] = t
 	}
 	t.users++
 	return t
 }
 
-func (s *localQueues) leave(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.byName[name]
+func (qs *localQueues) leave(name string) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	t := qs.byName[name]
 	if t.users--; t.users == 0 {
-		delete(s.byName, name)
+		delete(qs.byName, name)
 	}
 }
 
 // has reports whether this process is acquiring a name.
-func (s *localQueues) has(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.byName[name] != nil
+func (qs *localQueues) has(name string) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return qs.byName[name] != nil
 }
 
 // note records the outcome of the request whose turn it is, for the requests behind it.
-func (t *localQueue) note(ctx context.Context, o *outcome) {
+func (q *localQueue) note(ctx context.Context, o *outcome) {
 	if ctx.Err() == nil {
-		t.all.mu.Lock()
-		t.last = *o
-		t.all.mu.Unlock()
+		q.all.mu.Lock()
+		q.last = *o
+		q.all.mu.Unlock()
 	}
 }
 
 // lastOutcome returns the last recorded outcome.
-func (t *localQueue) lastOutcome() outcome {
-	t.all.mu.Lock()
-	defer t.all.mu.Unlock()
-	return t.last
+func (q *localQueue) lastOutcome() outcome {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	return q.last
 }
 
 // join returns a channel that is closed when it is the caller's turn, and the caller's position.
 // The channel is nil if it is the caller's turn now. The caller must call next after its turn.
-func (t *localQueue) join() (mine chan struct{}, position int) {
-	t.all.mu.Lock()
-	defer t.all.mu.Unlock()
-	if !t.busy {
-		t.busy = true
+func (q *localQueue) join() (mine chan struct{}, position int) {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if !q.busy {
+		q.busy = true
 		return nil, 1
 	}
 	mine = make(chan struct{})
-	t.queue = append(t.queue, mine)
-	return mine, len(t.queue) + 1
+	q.queue = append(q.queue, mine)
+	return mine, len(q.queue) + 1
 }
 
 // next passes the turn on.
-func (t *localQueue) next() {
-	t.all.mu.Lock()
-	defer t.all.mu.Unlock()
-	if len(t.queue) == 0 {
-		t.busy = false
+func (q *localQueue) next() {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if len(q.queue) == 0 {
+		q.busy = false
 		return
 	}
-	close(t.queue[0])
-	t.queue = t.queue[1:]
+	close(q.queue[0])
+	q.queue = q.queue[1:]
 }
 
 // withdraw leaves the queue, or passes on a turn that was given at the same moment.
-func (t *localQueue) withdraw(mine chan struct{}) {
-	t.all.mu.Lock()
-	i := slices.Index(t.queue, mine)
+func (q *localQueue) withdraw(mine chan struct{}) {
+	q.all.mu.Lock()
+	i := slices.Index(q.queue, mine)
 	if i >= 0 {
-		t.queue = slices.Delete(t.queue, i, i+1)
+		q.queue = slices.Delete(q.queue, i, i+1)
 	}
-	t.all.mu.Unlock()
+	q.all.mu.Unlock()
 	if i < 0 {
-		t.next()
+		q.next()
 	}
 }

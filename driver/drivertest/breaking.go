@@ -19,25 +19,25 @@ var breakCases = []Case{
 // watched counts the calls of a request's OnLost.
 type watched struct {
 	calls atomic.Int64
-	told  chan error // holds the cause of the first call
+	lost  chan error // holds the cause of the first call
 }
 
 func watch(req *driver.Request) *watched {
-	w := &watched{told: make(chan error, 1)}
+	w := &watched{lost: make(chan error, 1)}
 	req.OnLost = func(cause error) {
 		if w.calls.Add(1) == 1 {
-			w.told <- cause
+			w.lost <- cause
 		}
 	}
 	return w
 }
 
-// heard fails the case unless OnLost is called in time, with ErrBroken as the cause.
-func (w *watched) heard(t *run) {
+// wantLoss fails the case unless OnLost is called in time, with ErrBroken as the cause.
+func (w *watched) wantLoss(t *run) {
 	t.Helper()
 	t.unlessOmitted("Request.OnLost was not called within %v of the break")
 	select {
-	case cause := <-w.told:
+	case cause := <-w.lost:
 		if !errors.Is(cause, driver.ErrBroken) {
 			t.Errorf("OnLost was called with the cause %v, want ErrBroken", cause)
 		}
@@ -147,7 +147,7 @@ func lostCallback(t *run) {
 	loud := watch(&req)
 	h := t.hold(c, req)
 	breakName(t, b, "broken")
-	loud.heard(t)
+	loud.wantLoss(t)
 	t.notHeld(h.release(), "releasing after the loss")
 	t.settle()
 	if n := loud.calls.Load(); n != 1 {

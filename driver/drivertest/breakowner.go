@@ -62,7 +62,7 @@ func breaksOwner(t *run) {
 	_, err = breakOwner(t, next, "stuck", w.name)
 	t.notHeld(err, "breaking a name for an owner that does not hold it")
 	token := broken(t, next, h)
-	loud.heard(t)
+	loud.wantLoss(t)
 	g := w.granted(t.patience, "the waiter behind a holder that was broken")
 	if g.Token < token {
 		t.Errorf("want rising tokens: holder %d, break %d, next %d", h.Token, token, g.Token)

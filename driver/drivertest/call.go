@@ -238,10 +238,10 @@ func (t *run) queue(c Client, req driver.Request) *call {
 func joins(req *driver.Request) <-chan struct{} {
 	joined := make(chan struct{})
 	var once sync.Once
-	told := req.OnWait
+	onWait := req.OnWait
 	req.OnWait = func(info driver.WaitInfo) {
-		if told != nil {
-			told(info)
+		if onWait != nil {
+			onWait(info)
 		}
 		once.Do(func() { close(joined) })
 	}

@@ -116,7 +116,7 @@ func (t sets) oneBroken() {
 	loud, quiet := watch(&reqs[0]), watch(&reqs[1])
 	all := t.holdAll(cs[0], reqs)
 	breakName(t.run, b, "broken")
-	loud.heard(t.run)
+	loud.wantLoss(t.run)
 	t.notHeld(all[0].release(), "releasing a name that was acquired with others and broken")
 	all[1].stands("when a name acquired with it was broken")
 	all[1].free()
@@ -143,8 +143,8 @@ func (t sets) allAtDeath() {
 	}
 }
 
-// room is protected by one of several names.
-type room struct {
+// slot is protected by one of several names.
+type slot struct {
 	name   string
 	inside atomic.Int64
 	last   atomic.Int64 // the token of the last visitor
@@ -156,9 +156,9 @@ func (t sets) overlapping() {
 	t.Helper()
 	cs := t.cs
 	const workers, rounds = 3, 4
-	rooms := make([]room, 5)
-	for i := range rooms {
-		rooms[i].name = fmt.Sprintf("room-%d", i)
+	slots := make([]slot, 5)
+	for i := range slots {
+		slots[i].name = fmt.Sprintf("room-%d", i)
 	}
 	var crowd sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.ctx, 6*t.patience)
@@ -167,24 +167,24 @@ func (t sets) overlapping() {
 		for n := range workers {
 			crowd.Go(func() { // ends when its rounds are done or ctx ends
 				for range rounds {
-					t.occupy(ctx, c, rooms, n > 0)
+					t.occupy(ctx, c, slots, n > 0)
 				}
 			})
 		}
 	}
 	crowd.Wait()
-	for i := range rooms {
-		t.hold(cs[0], t.request(rooms[i].name)).free()
+	for i := range slots {
+		t.hold(cs[0], t.request(slots[i].name)).free()
 	}
 }
 
 // occupy acquires some of the rooms, and retries if it does not wait for them.
-func (t sets) occupy(ctx context.Context, c Client, rooms []room, wait bool) {
-	some := rand.Perm(len(rooms))[:2+rand.N(2)]
+func (t sets) occupy(ctx context.Context, c Client, slots []slot, wait bool) {
+	some := rand.Perm(len(slots))[:2+rand.N(2)]
 	slices.Sort(some)
 	var reqs []driver.Request
 	for _, i := range some {
-		req := t.request(rooms[i].name)
+		req := t.request(slots[i].name)
 		req.Wait = wait
 		reqs = append(reqs, req)
 	}
@@ -193,11 +193,11 @@ func (t sets) occupy(ctx context.Context, c Client, rooms []room, wait bool) {
 		switch {
 		case err == nil:
 			for i, h := range all {
-				t.enter(&rooms[some[i]], h)
+				t.enter(&slots[some[i]], h)
 			}
 			linger()
 			for _, i := range some {
-				rooms[i].inside.Add(-1)
+				slots[i].inside.Add(-1)
 			}
 			t.leaveAll(ctx, all)
 			return
@@ -211,7 +211,7 @@ func (t sets) occupy(ctx context.Context, c Client, rooms []room, wait bool) {
 }
 
 // enter records a visitor. Any goroutine may call it.
-func (t sets) enter(r *room, h *held) {
+func (t sets) enter(r *slot, h *held) {
 	if r.inside.Add(1) != 1 {
 		t.Errorf("%q has two holders, one of them with token %d", r.name, h.Token)
 	}

@@ -39,15 +39,15 @@ func trace(t *run) {
 		t.Skip("the engine stores no notes, and so no traces")
 	}
 	showsTrace(t, "a refused request", whoHolds(t, next, "traced"), holderTrace, holderKind)
-	told := make(chan driver.WaitInfo, 1)
+	informed := make(chan driver.WaitInfo, 1)
 	req.Trace, req.Kind, req.OnWait = waiterTrace, "", func(info driver.WaitInfo) {
 		select {
-		case told <- info:
+		case informed <- info:
 		default: // it is told once
 		}
 	}
 	w := t.queue(next, req)
-	if info := <-told; info.Held != nil && info.Held.Note != "" {
+	if info := <-informed; info.Held != nil && info.Held.Note != "" {
 		showsTrace(t, "OnWait", info.Held.Identity, holderTrace, holderKind)
 	}
 	listsTraces(t, c)

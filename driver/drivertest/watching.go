@@ -40,11 +40,11 @@ func silentWaiter(t *run) {
 func waitingOnce(t *run) {
 	cs := t.clients(4)
 	h := t.hold(cs[0], t.request("told-once"))
-	var told [3]atomic.Int64
+	var calls [3]atomic.Int64
 	var ws []*call
-	for i := range told {
+	for i := range calls {
 		req := t.request("told-once")
-		req.OnWait = func(driver.WaitInfo) { told[i].Add(1) }
+		req.OnWait = func(driver.WaitInfo) { calls[i].Add(1) }
 		ws = append(ws, t.queue(cs[1+i], req))
 	}
 	h.free()
@@ -60,9 +60,9 @@ func waitingOnce(t *run) {
 			return false
 		})
 	}
-	for i := range told {
-		if n := told[i].Load(); n != 1 {
-			t.Errorf("OnWait of waiter %d of %d was called %d times", i+1, len(told), n)
+	for i := range calls {
+		if n := calls[i].Load(); n != 1 {
+			t.Errorf("OnWait of waiter %d of %d was called %d times", i+1, len(calls), n)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package house_test
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -61,9 +62,20 @@ var paragraphs = map[string]func() string{
 			", which has no order. On " + named(func(e catalog.Engine) bool { return e.Traits.Order == driver.OrderProcess }) + " the order is between processes."
 	},
 	"ttl": func() string {
-		short := func(e catalog.Engine) bool { return e.MinTTL() == 100*time.Millisecond }
-		long := func(e catalog.Engine) bool { return !short(e) && !e.Store() }
-		return "The shortest TTL is 100 ms on " + named(short) + ". It is 500 ms on " + named(long) + ", and so on all stores of records. The command takes 1 s at least."
+		where := map[time.Duration]string{} // what follows "on"
+		for _, e := range catalog.Engines {
+			ttl := e.MinTTL()
+			same := func(o catalog.Engine) bool { return o.MinTTL() == ttl }
+			where[ttl] = named(func(o catalog.Engine) bool { return same(o) && !o.Store() })
+			if slices.ContainsFunc(catalog.Engines, func(o catalog.Engine) bool { return same(o) && o.Store() }) {
+				where[ttl] += ", and so on all stores of records"
+			}
+		}
+		var sentences []string
+		for _, ttl := range slices.Sorted(maps.Keys(where)) {
+			sentences = append(sentences, fmt.Sprintf("%d ms on %s.", ttl.Milliseconds(), where[ttl]))
+		}
+		return "The shortest TTL is " + strings.Join(sentences, " It is ") + " The command takes 1 s at least."
 	},
 	"death": func() string {
 		return "The lock of a holder that dies is free at once on " + named(func(e catalog.Engine) bool { return e.Death == catalog.AtOnce }) +

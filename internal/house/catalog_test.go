@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
@@ -80,9 +79,6 @@ func TestCatalogTraits(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: add it to engines of this test", e.Name)
 			continue
-		}
-		if ttl := e.MinTTL(); ttl != 100*time.Millisecond && ttl != 500*time.Millisecond {
-			t.Errorf("%s: the paragraph about the shortest TTL knows 100 and 500 ms, not %v", e.Name, ttl)
 		}
 		if got := engine.Traits(); got != e.Traits {
 			t.Errorf("%s: traits %+v, the catalog has %+v", e.Name, got, e.Traits)

@@ -141,11 +141,11 @@ const beat, patience = 10 * time.Second, 4 * time.Second
 // session connects and delivers notifications until the connection fails.
 func (l *Listener) session(ctx context.Context) error {
 	test := "" // the payload of the test that is running
-	heard := false
+	received := false
 	cfg := l.direct.Copy()
 	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 		if n.Payload == test {
-			heard = true
+			received = true
 			return
 		}
 		l.wake(n.Payload)
@@ -160,13 +160,13 @@ func (l *Listener) session(ctx context.Context) error {
 		_ = conn.Close(closing)
 	}()
 	for {
-		test, heard = "test "+rand.Text(), false
+		test, received = "test "+rand.Text(), false
 		sent := l.notify(ctx, test)
-		if err := deliver(ctx, conn, patience, &heard); err != nil {
+		if err := deliver(ctx, conn, patience, &received); err != nil {
 			return err
 		}
 		switch err := <-sent; {
-		case heard:
+		case received:
 			l.set(true, nil)
 		case err == nil:
 			return fmt.Errorf("%w: a notification did not arrive: the connection that listens must lead to the same database, and not through a pooler in transaction mode", driver.ErrConfig)

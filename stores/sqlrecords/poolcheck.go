@@ -21,20 +21,20 @@ type poolCheck struct {
 func newPoolCheck() poolCheck { return poolCheck{slot: make(chan struct{}, 1)} }
 
 // invalidate makes the next call check again.
-func (f *poolCheck) invalidate() { f.passed.Store(false) }
+func (c *poolCheck) invalidate() { c.passed.Store(false) }
 
 // require checks once that the connections are suitable.
-func (f *poolCheck) require(ctx context.Context, db *sql.DB, dialect Dialect) error {
-	if f.passed.Load() {
+func (c *poolCheck) require(ctx context.Context, db *sql.DB, dialect Dialect) error {
+	if c.passed.Load() {
 		return nil
 	}
 	select {
-	case f.slot <- struct{}{}:
-		defer func() { <-f.slot }()
+	case c.slot <- struct{}{}:
+		defer func() { <-c.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if f.passed.Load() {
+	if c.passed.Load() {
 		return nil
 	}
 	check := checkPostgres
@@ -44,7 +44,7 @@ func (f *poolCheck) require(ctx context.Context, db *sql.DB, dialect Dialect) er
 	if err := check(ctx, db); err != nil {
 		return err
 	}
-	f.passed.Store(true)
+	c.passed.Store(true)
 	return nil
 }
 

@@ -227,7 +227,7 @@ func (n *Node) grant(r Request, now int64) (token int64) {
 		proposed = min(proposed, now+n.Ahead)
 	}
 	n.remember(max(n.Fence+1, now, proposed))
-	n.seat(r.Owner, n.Fence, r.Shared, now+r.TTL)
+	n.addHolder(r.Owner, n.Fence, r.Shared, now+r.TTL)
 	if r.Wait.Joins {
 		n.Leave(r.Wait.Caller)
 	}
@@ -282,7 +282,7 @@ func (n *Node) Renew(owner Owner, token, ttl, now int64) quorum.Standing {
 		return quorum.Taken
 	}
 	if n.lacks(ReviveLine) {
-		n.seat(owner, token, false, now+ttl)
+		n.addHolder(owner, token, false, now+ttl)
 		return quorum.Renewed
 	}
 	return quorum.Free
@@ -301,7 +301,7 @@ func (n *Node) Repair(owner Owner, token int64, shared bool, ttl, by, now int64)
 	if n.Fence > token && !n.lacks(FenceLine) || len(n.Seats) > 0 && !(n.Shared && shared) {
 		return false
 	}
-	n.seat(owner, token, shared, now+ttl)
+	n.addHolder(owner, token, shared, now+ttl)
 	n.remember(token)
 	return true
 }
@@ -326,7 +326,7 @@ const (
 )
 
 // Release ends an owner's lock, and returns who is notified that the name is free.
-func (n *Node) Release(r Ending, now int64) (end End, told Call) {
+func (n *Node) Release(r Ending, now int64) (end End, notified Call) {
 	n.lapse(now)
 	for i := range n.Seats {
 		if n.Seats[i].Owner != r.Owner && !n.lacks(CompareLine) {
@@ -355,12 +355,12 @@ func (n *Node) Release(r Ending, now int64) (end End, told Call) {
 		}
 	}
 	if r.Keep && end != Freed {
-		told = n.invite(r.Aloud, now)
+		notified = n.invite(r.Aloud, now)
 	}
-	return end, told
+	return end, notified
 }
 
-func (n *Node) seat(owner Owner, token int64, shared bool, until int64) {
+func (n *Node) addHolder(owner Owner, token int64, shared bool, until int64) {
 	n.Shared = shared
 	if s := n.find(owner); s != nil {
 		s.Token, s.Until = token, until

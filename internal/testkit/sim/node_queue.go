@@ -32,7 +32,7 @@ type Wait struct {
 
 // Times in microseconds.
 const (
-	told     = int64(10_000)    // how long a free name is reserved for a notified waiter
+	reserved = int64(10_000)    // how long a free name is reserved for a notified waiter
 	patience = int64(5_000_000) // how long a request stays in the queue if it is not repeated
 )
 
@@ -59,7 +59,7 @@ type waiter struct {
 // keeps returns for how many milliseconds a free name is still reserved for requests other than r.
 func (n *Node) keeps(r Request, now int64) int64 {
 	f, ms := n.first, now/1000
-	if f.who == Nobody || f.till <= ms && !n.lacks(TillLine) || f.till > ms+told/1000 || r.Wait.Next {
+	if f.who == Nobody || f.till <= ms && !n.lacks(TillLine) || f.till > ms+reserved/1000 || r.Wait.Next {
 		return 0
 	}
 	if r.Wait.First && (f.who == Everyone || f.who == Call(r.Wait.Caller) || f.who == Sharers && r.Shared) {
@@ -139,7 +139,7 @@ func (n *Node) invite(aloud bool, now int64) Call {
 			n.drop(0)
 		}
 	}
-	n.first = first{who, ms + told/1000}
+	n.first = first{who, ms + reserved/1000}
 	if aloud {
 		return who
 	}

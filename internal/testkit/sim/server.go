@@ -146,7 +146,7 @@ func (s *server) spreadNews(node uint8, who Call) {
 		return
 	}
 	w := s.world
-	w.judge.told(s, who)
+	w.judge.notified(s, who)
 	for i := range w.clients {
 		w.net.send(w.now, back, event{kind: evTold, client: uint8(i), node: node, token: int64(who)})
 	}
@@ -188,9 +188,9 @@ func (j *judge) keptFree(s *server, e *event, a Answer, now int64) {
 	}
 }
 
-// told checks that a node has notified the waiter that has waited longest, within half a TTL. It
+// notified checks that a node has notified the waiter that has waited longest, within half a TTL. It
 // does not check classes that suspend machines, because clients cannot measure their waits there.
-func (j *judge) told(s *server, who Call) {
+func (j *judge) notified(s *server, who Call) {
 	w := j.world
 	if w.class.has(suspendHolder) {
 		return

@@ -69,8 +69,8 @@ func (n *Name) loadLock() (over []member) {
 	return low[1:min(len(low), purge)]
 }
 
-// seat returns the shared holder with a token.
-func (n *Name) seat(token int64) string {
+// sharedHolder returns the shared holder with a token.
+func (n *Name) sharedHolder(token int64) string {
 	for _, m := range n.members(Lock, token, token) {
 		return m.text
 	}
@@ -79,7 +79,7 @@ func (n *Name) seat(token int64) string {
 
 // removeHolder removes a shared holder.
 func (n *Name) removeHolder(token string) {
-	entry := n.seat(number(token))
+	entry := n.sharedHolder(number(token))
 	n.remove(Lock, token)
 	n.remove(Lock, entry)
 	if r, ok := read(entry); ok {
@@ -190,7 +190,7 @@ func (n *Name) release(owner string, token int64) bool {
 		n.mode = "free"
 		return true
 	case "s":
-		if !strings.HasPrefix(n.seat(token), owner+" ") {
+		if !strings.HasPrefix(n.sharedHolder(token), owner+" ") {
 			return false
 		}
 		n.removeHolder(fmt.Sprint(token))
@@ -206,7 +206,7 @@ func (n *Name) extend(owner string, token, ttl int64) bool {
 	case n.mode == "x" && strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)):
 		n.end(Lock, n.ms()+ttl)
 		return true
-	case n.mode == "s" && strings.HasPrefix(n.seat(token), owner+" "):
+	case n.mode == "s" && strings.HasPrefix(n.sharedHolder(token), owner+" "):
 		n.add(Lock, fmt.Sprint(token), n.ms()+ttl)
 		n.settle()
 		return true

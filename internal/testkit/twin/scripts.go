@@ -118,8 +118,8 @@ func (n *Name) held() string {
 	return fmt.Sprintf("held %d %d %s %s", n.Now, wait, why, text)
 }
 
-// told returns the part of the reply that a waiting request receives.
-func (n *Name) told() (text string, foreign bool) {
+// waitReply returns the part of the reply that a waiting request receives.
+func (n *Name) waitReply() (text string, foreign bool) {
 	wait, why, who := n.blocked()
 	return fmt.Sprintf("%d %s %s", wait, why, who), why == "f"
 }
@@ -140,7 +140,7 @@ func (n *Name) speaks(client, sent string) {
 
 // join puts a request into the queue.
 func (n *Name) join(r request, sent string, place bool) string {
-	if n.place(r.entry) == 0 {
+	if n.rank(r.entry) == 0 {
 		ticket := n.Now
 		if list := n.waiting(); len(list) > 0 {
 			ticket = max(ticket, list[len(list)-1].score+1)
@@ -149,8 +149,8 @@ func (n *Name) join(r request, sent string, place bool) string {
 	}
 	n.speaks(r.client, cmp.Or(sent, "0"))
 	ticket := n.score(Queue, r.entry)
-	position := n.place(r.entry)
-	text, foreign := n.told()
+	position := n.rank(r.entry)
+	text, foreign := n.waitReply()
 	if !place && !foreign {
 		position = 0
 	}
@@ -274,17 +274,17 @@ func (n *Name) Touch(client, sent string, until int64, oldest Entry, back []Entr
 		if token := n.tokenOf(e.Owner, entry); token > 0 {
 			return fmt.Sprintf("mine %d %s %d", n.Now, e.Owner, token)
 		}
-		if i > 0 && n.place(entry) == 0 && !n.there(left+e.Owner) {
+		if i > 0 && n.rank(entry) == 0 && !n.there(left+e.Owner) {
 			n.add(Queue, entry, e.Ticket)
 		}
 	}
 	if len(back) > 0 {
 		n.end(Queue, n.ms()+queued)
 	}
-	known := min(n.place(oldest.Owner+" "+oldest.Desc), 1)
+	known := min(n.rank(oldest.Owner+" "+oldest.Desc), 1)
 	n.advance()
-	place := n.place(oldest.Owner + " " + oldest.Desc)
-	text, _ := n.told()
+	place := n.rank(oldest.Owner + " " + oldest.Desc)
+	text, _ := n.waitReply()
 	return fmt.Sprintf("%d %d %d %s", n.Now, known, place, text)
 }
 
@@ -297,17 +297,17 @@ func (n *Name) Beat(client, sent string, until int64, oldest Request) string {
 	}
 	n.Put(n.Alive(client), sent, grantMax)
 	entry := oldest.Owner + " " + oldest.Desc
-	if !n.there(Lock) || n.Keys[Lock].Set != nil || n.tokenOf(oldest.Owner, entry) > 0 || n.place(entry) == 0 {
+	if !n.there(Lock) || n.Keys[Lock].Set != nil || n.tokenOf(oldest.Owner, entry) > 0 || n.rank(entry) == 0 {
 		return fmt.Sprintf("%d s", n.Now)
 	}
 	return fmt.Sprintf("%d %d", n.Now, n.remains(Lock))
 }
 
-// Confirm is the confirm script. told says whether it is asked for what was left.
-func (n *Name) Confirm(owner string, token, ttl, minHold int64, told bool) string {
+// Confirm is the confirm script. asked says whether it is asked for what was left.
+func (n *Name) Confirm(owner string, token, ttl, minHold int64, asked bool) string {
 	n.call()
 	n.begin()
-	left := n.left(told)
+	left := n.left(asked)
 	if !n.extend(owner, token, ttl) {
 		return "gone"
 	}
@@ -317,11 +317,11 @@ func (n *Name) Confirm(owner string, token, ttl, minHold int64, told bool) strin
 	return fmt.Sprintf("ok %d%s", n.floor(token), left)
 }
 
-// Renew is the renew script. told says whether it is asked for what was left.
-func (n *Name) Renew(owner string, token, ttl int64, told bool) string {
+// Renew is the renew script. asked says whether it is asked for what was left.
+func (n *Name) Renew(owner string, token, ttl int64, asked bool) string {
 	n.call()
 	n.loadLock()
-	left := n.left(told)
+	left := n.left(asked)
 	if n.mode != "x" || !n.extend(owner, token, ttl) {
 		return "gone"
 	}
@@ -329,8 +329,8 @@ func (n *Name) Renew(owner string, token, ttl int64, told bool) string {
 }
 
 // left is the end of the answer of a renewal that is asked for what was left.
-func (n *Name) left(told bool) string {
-	if !told {
+func (n *Name) left(asked bool) string {
+	if !asked {
 		return ""
 	}
 	return fmt.Sprintf(" %d", n.remains(Lock))

@@ -143,8 +143,8 @@ func (n *Name) remove(key, text string) bool {
 	return there
 }
 
-// place returns the rank of a request in the queue, from 1, or 0 if it is not in the queue.
-func (n *Name) place(entry string) int {
+// rank returns the rank of a request in the queue, from 1, or 0 if it is not in the queue.
+func (n *Name) rank(entry string) int {
 	return slices.IndexFunc(n.waiting(), func(m member) bool { return m.text == entry }) + 1
 }
 
