@@ -109,10 +109,7 @@ const (
 	guardOfKeeper  = "guard"
 )
 
-// keeperLink is the file descriptor on which a keeper reports its lock.
-const keeperLink = 3
-
-// acquireView is what acquire --json prints, and what a keeper reports. docs/cli-json.md documents it.
+// acquireView is what acquire --json prints, and what a keeper reports on its stdout. docs/cli-json.md documents it.
 type acquireView struct {
 	Name   string `json:"name"`
 	Token  int64  `json:"token"`
@@ -142,27 +139,20 @@ func (c *acquireCmd) startKeeper(a *App) error {
 	if err != nil {
 		return err
 	}
-	report, theirs, err := os.Pipe()
-	if err != nil {
-		return Exit(exitStart, err)
-	}
-	defer report.Close()
 	supervise.KeepFiles() // the keeper must not hold what this process inherited, such as the end of a pipe
 	cmd := exec.Command(self, withoutURL(os.Args[1:], a.URL)...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env, cmd.Stderr, cmd.ExtraFiles = append(os.Environ(), keeperVariable+"=1", urlVariable+"="+a.URL), fileOf(a.Stderr), []*os.File{theirs}
+	cmd.Env, cmd.Stderr = append(os.Environ(), keeperVariable+"=1", urlVariable+"="+a.URL), fileOf(a.Stderr)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	answer, err := cmd.StdinPipe()
-	if err != nil {
+	report, err2 := cmd.StdoutPipe()
+	if err := cmp.Or(err, err2); err != nil {
 		return Exit(exitStart, err)
 	}
 	OutliveReaders() // the keeper must learn that nobody has read the handle
 	signals := make(chan os.Signal, 1)
 	supervise.Notify(signals, supervise.EndSignals...)
-	if err = cmd.Start(); err == nil {
-		err = theirs.Close()
-	}
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return Exit(exitStart, err)
 	}
 	passed := make(chan os.Signal, 1)

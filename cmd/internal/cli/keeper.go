@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/internal/pipe"
 	"github.com/fencelock/fencelock/cmd/internal/supervise"
@@ -24,8 +22,7 @@ import (
 
 // keep acquires the lock, reports it and holds it until it ends. It runs in the keeper.
 func (c *acquireCmd) keep(a *App) error {
-	report := os.NewFile(keeperLink, "report")
-	unix.CloseOnExec(keeperLink)
+	OutliveReaders() // the process that started this one may end at any time
 	watched, err := c.watch()
 	if err != nil {
 		return err
@@ -50,9 +47,7 @@ func (c *acquireCmd) keep(a *App) error {
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
 	k := acquireView{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
-	if json.NewEncoder(report).Encode(k) == nil {
-		report.Close()
-	}
+	_ = json.NewEncoder(os.Stdout).Encode(k) // if nobody reads it, stdin ends
 	select {
 	case <-printed:
 	case <-a.Context.Done():
