@@ -241,25 +241,27 @@ func writeSim(b *strings.Builder, r Report) {
 }
 
 func writeExplored(b *strings.Builder, r Report) {
-	var rows [][]string
-	for _, e := range r.Explored {
-		rows = append(rows, []string{e.Model, e.Bound, grouped(e.States), e.Invariants})
+	var first Explored // of its model
+	for i, e := range r.Explored {
+		if e.Model != first.Model {
+			if first = e; i > 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(b, "%s, invariants %s:\n\n", e.Model, e.Invariants)
+		}
+		also := ""
+		if e.Invariants != first.Invariants {
+			also = " (" + e.Invariants + ")"
+		}
+		fmt.Fprintf(b, "- %s: %s states%s\n", e.Bound, grouped(e.States), also)
 	}
-	table(b, []string{"model", "bound", "states", "invariants"}, []int{2}, rows)
-	writeMutants(b, r)
-	writeWalked(b, r)
-}
-
-func writeWalked(b *strings.Builder, r Report) {
-	if len(r.Walked) == 0 {
-		return
+	if len(r.Walked) > 0 {
+		b.WriteString("\nRandom walks within larger bounds broke none either:\n\n")
 	}
-	var rows [][]string
 	for _, w := range r.Walked {
-		rows = append(rows, []string{w.Model, w.Bound, grouped(w.Steps)})
+		fmt.Fprintf(b, "- %s, %s: %s steps\n", w.Model, w.Bound, grouped(w.Steps))
 	}
-	b.WriteString("\nRandom walks within bounds that are too large, without a violation:\n\n")
-	table(b, []string{"model", "bound", "steps"}, []int{2}, rows)
+	writeMutants(b, r)
 }
 
 func writeComparison(b *strings.Builder, r Report) {
