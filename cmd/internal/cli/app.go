@@ -24,7 +24,8 @@ type App struct {
 	stdout        io.Writer       // data
 	stdin         io.Reader
 	json, verbose bool
-	helpFailed    error // set if help could not be written
+	log           *slog.Logger // what packages log, for people
+	helpFailed    error        // set if help could not be written
 }
 
 // Say prints a message for people on stderr.
@@ -46,7 +47,7 @@ func (a *App) detail(format string, args ...any) {
 // open returns the engine of the URL and a function that closes it. Its error is a single line
 // without passwords. The exit code is 69 if the server is unreachable, and 78 otherwise.
 func (a *App) open(ctx context.Context) (driver.Engine, func() error, error) {
-	engine, closeEngine, err := engineurl.Open(ctx, a.URL, slog.New(&logPrinter{app: a}))
+	engine, closeEngine, err := engineurl.Open(ctx, a.URL, a.log)
 	switch {
 	case errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled):
 		return nil, nil, err

@@ -21,7 +21,7 @@ var (
 	commandRow = Row{"CMD", "The command and its arguments, after --."}
 )
 
-// arguments stores the arguments of a verb. The Use of the verb has a word for each, in brackets if
+// Arguments stores the arguments of a verb. The Use of the verb has a word for each, in brackets if
 // it is optional. Inlined, it would be compiled once for each verb, and the command would be 20 kB larger.
 //
 //go:noinline
@@ -68,8 +68,8 @@ func checkedName(name *string) func(*cobra.Command, []string) error {
 	return Checked(func() error { return driver.CheckName(*name) })
 }
 
-// checked returns a PreRunE that calls check, for what the parser cannot find. It is not inlined for
-// the same reason as arguments.
+// Checked returns a PreRunE that calls check, for what the parser cannot find. It is not inlined for
+// the same reason as Arguments.
 //
 //go:noinline
 func Checked(check func() error) func(*cobra.Command, []string) error {

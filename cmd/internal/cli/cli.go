@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"os/signal"
@@ -57,6 +58,7 @@ func Main(jobs map[string]reexec.Job, verbs ...Verb) {
 func perform(args []string, stdin io.Reader, stdout, stderr io.Writer, verbs ...Verb) error {
 	traced := fencelock.WithTrace(context.Background(), os.Getenv(traceVariable))
 	a := &App{Context: traced, stdin: stdin, stdout: dataWriter{stdout}, Stderr: stderr}
+	a.log = slog.New(&logPrinter{app: a})
 	root := newRoot(a, verbs...)
 	root.SetArgs(args)
 	root.SetOut(a.stdout)

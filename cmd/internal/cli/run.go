@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -208,7 +207,7 @@ func (c *runCmd) taker(a *App, engine driver.Engine, locker *fencelock.Locker) f
 	if c.Tick == 0 {
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
-	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: slog.New(&logPrinter{app: a})})
+	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: a.log})
 	return c.tick.taker(job, c.Tick, cron.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait.limit})
 }
 

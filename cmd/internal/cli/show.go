@@ -100,7 +100,7 @@ func maxLeft(h driver.Holder) string {
 	return rest.Round(100 * time.Millisecond).String()
 }
 
-// print writes v as a line of JSON if --json is set, and text otherwise.
+// Print writes v as a line of JSON if --json is set, and text otherwise.
 func (a *App) Print(v any, text string) error {
 	if a.json {
 		return printJSON(a.stdout, v)

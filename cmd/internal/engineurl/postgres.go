@@ -181,18 +181,24 @@ func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) 
 // refused returns the error of a failed connection with a hint. The SQLSTATE 3D000 means that the
 // database does not exist.
 func (p *postgresTarget) refused(err error) error {
-	kind, hint, config := driver.ErrUnavailable, unreachable(err), errors.Is(err, driver.ErrConfig)
-	if config {
-		kind, hint = driver.ErrConfig, "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
-	}
+	hint := "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
 	switch pg, _ := errors.AsType[*pgconn.PgError](err); {
 	case pg == nil:
-	case config && pg.Code == "3D000":
+	case pg.Code == "3D000":
 		hint = "check the name of the database in FENCELOCK_URL"
 	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
 		return &HintError{Err: fmt.Errorf("postgres: %s", p.hide(pg.Error())), Hint: "a parameter of the server, or one of " + strings.Join(postgresParameters, ", ")}
 	}
-	return &HintError{Err: fmt.Errorf("%w: postgres: %s", kind, p.reason(err)), Hint: hint}
+	return p.explain(err, "postgres: ", hint)
+}
+
+// explain is explain for an error of the client.
+func (p *postgresTarget) explain(err error, where, config string) error {
+	kind := driver.ErrUnavailable
+	if errors.Is(err, driver.ErrConfig) {
+		kind = driver.ErrConfig
+	}
+	return explain(fmt.Errorf("%w: %s", kind, strings.TrimPrefix(p.reason(err), kind.Error()+": ")), p.secrets, where, config)
 }
 
 // reason returns the text of an error on one line, without the URL that the client puts between

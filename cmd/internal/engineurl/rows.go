@@ -103,13 +103,7 @@ func parseRows(u *url.URL) (*rowsTarget, error) {
 // prepare connects once. It creates the table, and the trigger of listen=, if there is none.
 func (t *rowsTarget) prepare(ctx context.Context, records Records) error {
 	missing := func(err error) bool { return noTable(err) || err == nil && t.direct != nil }
-	return firstRequest(ctx, t.limit, records, missing, func(err error) error {
-		kind := driver.ErrUnavailable
-		if errors.Is(err, driver.ErrConfig) {
-			kind = driver.ErrConfig
-		}
-		return explain(fmt.Errorf("%w: %s", kind, strings.TrimPrefix(t.reason(err), kind.Error()+": ")), t.secrets, "", tableRights)
-	})
+	return firstRequest(ctx, t.limit, records, missing, func(err error) error { return t.explain(err, "", tableRights) })
 }
 
 // noTable reports whether the server has answered that the table does not exist.
