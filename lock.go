@@ -71,8 +71,8 @@ func (l *Lock) setMaximum(d time.Duration, now hold.Instant) {
 	l.hold.Limit(d, now)
 }
 
-// beforeMaximum returns at, or when the maximum hold or its grace is over if that is earlier. Either may
-// have begun after at was computed.
+// beforeMaximum returns at, or when the maximum hold or its grace is over if that is earlier.
+// Either may have begun after at was computed.
 func (l *Lock) beforeMaximum(at time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,8 +27,8 @@ var overTurn = func() context.Context {
 	return ctx
 }()
 
-// waitContext returns the context in which a tick may wait. It ends when a newer tick comes due. If the
-// scheduler is the caller's, it never ends and only Config.Late bounds the wait.
+// waitContext returns the context in which a tick may wait. It ends when a newer tick comes due. If
+// the scheduler is the caller's, it never ends and only Config.Late bounds the wait.
 func (j *Job) waitContext(tick time.Time) context.Context {
 	if j.waitContextOf == nil {
 		return context.Background()

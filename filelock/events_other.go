@@ -16,8 +16,8 @@ func (*notifier) remove(int)              {}
 func (*notifier) close()                  {}
 func (*notifier) read() ([]event, error)  { return nil, errors.ErrUnsupported }
 
-// createFIFO creates no FIFO on this system, because readers of a FIFO are not notified in time. Waiters
-// poll.
+// createFIFO creates no FIFO on this system, because readers of a FIFO are not notified in time.
+// Waiters poll.
 func (*waker) createFIFO(*folder, string) *os.File { return nil }
 
 func removeFIFO(*folder, string, *os.File) {}

@@ -42,8 +42,8 @@ func (d *directory) nameLock(name string) *nameLock {
 	return d.nameLockAt(name, encode(name))
 }
 
-// nameLockAt is nameLock for the folder of the name, or for a folder without a name: base in the directory
-// above.
+// nameLockAt is nameLock for the folder of the name, or for a folder without a name: base in the
+// directory above.
 func (d *directory) nameLockAt(name, base string, above ...string) *nameLock {
 	path := filepath.Join(append(append([]string{d.path}, above...), base)...)
 	return &nameLock{dir: d, above: above, base: base, path: path, name: name}

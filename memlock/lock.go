@@ -134,8 +134,8 @@ func (l *lock) handOver(now time.Time) {
 	}
 }
 
-// addHolder makes the claim a holder for ttl. It issues the token now, so that tokens have the order in
-// which the name was held.
+// addHolder makes the claim a holder for ttl. It issues the token now, so that tokens have the
+// order in which the name was held.
 func (l *lock) addHolder(c *claim, now time.Time, ttl time.Duration) {
 	c.token, c.since, c.until = l.store.issue(now), now, now.Add(ttl)
 	l.holders = append(l.holders, c)

@@ -170,8 +170,9 @@ func (u *update) promote(ctx context.Context) error {
 	return err
 }
 
-// retryConflicts makes attempts until the update is stored, ctx ends, or there were limit conflicts; 0 means
-// no maximum. more is true if the last attempt was a conflict and ctx has not ended.
+// retryConflicts makes attempts until the update is stored, ctx ends, or there were limit
+// conflicts; 0 means no maximum. more is true if the last attempt was a conflict and ctx has not
+// ended.
 func (u *update) retryConflicts(ctx context.Context, limit int) (more bool, err error) {
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for n := 1; ; n++ {

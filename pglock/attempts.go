@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// attempts counts the attempts whose connection may have a lock that is not a hold yet, or that is to be
-// released. Close waits for them: their rows would close their names for a TTL.
+// attempts counts the attempts whose connection may have a lock that is not a hold yet, or that is
+// to be released. Close waits for them: their rows would close their names for a TTL.
 type attempts struct {
 	mu    sync.Mutex // guards all below
 	count int

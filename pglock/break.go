@@ -201,8 +201,8 @@ func (k *breaking) notice(owner string) string {
 	return fmt.Sprintf("break %d %s %s", k.key, owner, strings.ToValidUTF8(reason, ""))
 }
 
-// hear handles a notification. It must not block.
-func (b *breaker) hear(payload string) {
+// onNotification handles a notification. It must not block.
+func (b *breaker) onNotification(payload string) {
 	f := strings.SplitN(payload, " ", 4)
 	switch {
 	case len(f) == 4 && f[0] == "break":

@@ -59,7 +59,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 	}
 	a.holds = &holdings{own: own, waiters: a.waiters, queues: a.queues, quota: a.quota, byOwner: map[string]*hold{}}
 	b := &breaker{own: own, holds: a.holds, sleepers: a.sleepers, wait: d.cfg.BreakWait, force: d.cfg.ForceBreak}
-	d.onNotice = b.hear
+	d.onNotice = b.onNotification
 	d.onTick = func(s *session, now time.Time) {
 		a.holds.expire(s, now)
 		own.tick(s, now)

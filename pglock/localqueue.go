@@ -7,8 +7,8 @@ import (
 	"github.com/fencelock/fencelock/driver"
 )
 
-// localQueue serializes the requests of this process for one key, first come, first served. The server
-// cannot do that: it grants a lock to a connection that has it already.
+// localQueue serializes the requests of this process for one key, first come, first served. The
+// server cannot do that: it grants a lock to a connection that has it already.
 //
 // localQueues.mu guards it. Queues without holders and requests are deleted.
 type localQueue struct {

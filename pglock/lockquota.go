@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// lockQuota limits the locks of this process, including those being acquired, to a share of the server's
-// lock table. A full lock table makes other statements and new connections fail.
+// lockQuota limits the locks of this process, including those being acquired, to a share of the
+// server's lock table. A full lock table makes other statements and new connections fail.
 type lockQuota struct {
 	own *ownSession
 

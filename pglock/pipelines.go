@@ -68,9 +68,9 @@ func newPipelines(d *dialer, dial func(context.Context) (*session, error)) *pipe
 // tableLimit bounds a request of a caller without a shorter deadline, if the server sends something.
 const tableLimit = 30 * time.Second
 
-// retryUnavailable repeats a request until it is answered, fails with a permanent error, the time is up, or the
-// server has said nothing for Config.Timeout. unsure, if not nil, is called before a request is repeated
-// that the server may have executed.
+// retryUnavailable repeats a request until it is answered, fails with a permanent error, the time
+// is up, or the server has said nothing for Config.Timeout. unsure, if not nil, is called before a
+// request is repeated that the server may have executed.
 func (p *pipelines) retryUnavailable(ctx context.Context, key string, send func(*session) *pipe.Call, unsure func()) (c *pipe.Call, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tableLimit)
 	defer cancel()

@@ -53,8 +53,8 @@ WHERE starts_with(key, $1::text) AND key > $2::text AND ` + stands + ` ORDER BY 
 SELECT count(*) FROM gone`
 )
 
-// ask runs one query in the pipeline of key. It repeats the query if it got no connection or lost it; unsure, if
-// not nil, is called before a query is repeated that the server may have executed.
+// ask runs one query in the pipeline of key. It repeats the query if it got no connection or lost
+// it; unsure, if not nil, is called before a query is repeated that the server may have executed.
 func (r *records) ask(ctx context.Context, key string, unsure func(), sql string, args ...any) ([]pipe.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

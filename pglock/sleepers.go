@@ -2,8 +2,8 @@ package pglock
 
 import "sync"
 
-// sleepers are the requests of this process that wait in the server, by key. They sleep while the lease
-// of a vanished holder runs, and are woken when its row is cleared earlier.
+// sleepers are the requests of this process that wait in the server, by key. They sleep while the
+// lease of a vanished holder runs, and are woken when its row is cleared earlier.
 type sleepers struct {
 	mu    sync.Mutex // guards byKey
 	byKey map[int64]chan struct{}

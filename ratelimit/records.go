@@ -132,9 +132,9 @@ func left(taken driver.RateTaken) gcra.State {
 	return gcra.State{Last: taken.Now.UnixMicro(), Ahead: taken.Ahead.Microseconds()}
 }
 
-// retryConflicts calls f with the record of a key, and again after each conflict. A conflict means that
-// another process has changed the record. If ctx ends after a conflict, retryConflicts returns that
-// conflict, whatever happened to the last request.
+// retryConflicts calls f with the record of a key, and again after each conflict. A conflict means
+// that another process has changed the record. If ctx ends after a conflict, retryConflicts returns
+// that conflict, whatever happened to the last request.
 func (r *records) retryConflicts(ctx context.Context, key string, f func(rec driver.Record) error) error {
 	var conflict error
 	for {

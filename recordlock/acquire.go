@@ -86,8 +86,8 @@ func (a *acquiring) adopt(st *state, m moment) (answer, error) {
 	return a.addHolder(st, m)
 }
 
-// addHolder makes the request a holder, and starts its minimum hold. The grant counts once the state is
-// stored.
+// addHolder makes the request a holder, and starts its minimum hold. The grant counts once the
+// state is stored.
 func (a *acquiring) addHolder(st *state, m moment) (answer, error) {
 	st.remove(a.me.Owner)
 	h := a.me

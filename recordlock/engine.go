@@ -157,8 +157,8 @@ func (e *Engine) Resize(ctx context.Context, name string, limit int) error {
 	}})
 }
 
-// workerLife is how long an idle worker is kept, with what it knows of the record, such as how long it has
-// seen the lease of a dead holder. It is kept until a lease that it has seen is over.
+// workerLife is how long an idle worker is kept, with what it knows of the record, such as how long
+// it has seen the lease of a dead holder. It is kept until a lease that it has seen is over.
 const workerLife = time.Minute
 
 // worker returns the worker of a name.

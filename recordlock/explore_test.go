@@ -19,8 +19,9 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/explore"
 )
 
-// The explorer drives the decisions that ship: worker.apply, worker.wrote, worker.took, acquiring.enter and
-// leave, renewal, leaving, and the root's hold machine. It replaces goroutines, timers and the store.
+// The explorer drives the decisions that ship: worker.apply, worker.wrote, worker.took,
+// acquiring.enter and leave, renewal, leaving, and the root's hold machine. It replaces goroutines,
+// timers and the store.
 
 const (
 	unit     = 2 * time.Second // of the explored time

@@ -44,9 +44,9 @@ type moment struct {
 	earliest, latest time.Time // the bounds
 }
 
-// clockUnknown reports whether no token can be issued. It must not be below the clock by which an earlier
-// record of the name has expired. A record can also be too old: a Swap from no record may be executed
-// after a later one has expired.
+// clockUnknown reports whether no token can be issued. It must not be below the clock by which an
+// earlier record of the name has expired. A record can also be too old: a Swap from no record may
+// be executed after a later one has expired.
 func (m moment) clockUnknown() bool { return !m.known && !m.none }
 
 // age returns how long before now m was, by the clock that shows more: the monotonic one stands still while the

@@ -90,8 +90,8 @@ func (w *worker) follow(ctx context.Context) {
 	})
 }
 
-// watchFailed makes the worker poll if no changes are reported, and returns the pause until it asks for them
-// again. Each question is a read that no limit of the engine holds back.
+// watchFailed makes the worker poll if no changes are reported, and returns the pause until it asks
+// for them again. Each question is a read that no limit of the engine holds back.
 func (w *worker) watchFailed(yes bool) (pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,9 +105,9 @@ func (w *worker) watchFailed(yes bool) (pause time.Duration) {
 	return pause
 }
 
-// keepReported keeps a change that was reported after a version, unless the worker has seen another one
-// since. An older state than the last one could lack holders of this process. A report may be older
-// than its question, so it refuses no job that the last state does not.
+// keepReported keeps a change that was reported after a version, unless the worker has seen another
+// one since. An older state than the last one could lack holders of this process. A report may be
+// older than its question, so it refuses no job that the last state does not.
 func (w *worker) keepReported(version string, rec driver.Record, err error) {
 	st, wrong := decode(w.name, rec.Value)
 	w.mu.Lock()

@@ -157,9 +157,9 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	return unavailable(err)
 }
 
-// retryUnavailable repeats a call until the server answers or limited ends. Each attempt has its own time
-// limit, because an attempt on a dead connection may never return. Calls that must not run twice
-// pass a limit as long as limited.
+// retryUnavailable repeats a call until the server answers or limited ends. Each attempt has its
+// own time limit, because an attempt on a dead connection may never return. Calls that must not run
+// twice pass a limit as long as limited.
 func (c *client) retryUnavailable(ctx, limited context.Context, each time.Duration, call redisconn.Call) (string, error) {
 	var why error
 	for pause := newBackoff(); ; pause.Wait(ctx) {

@@ -6,7 +6,7 @@ import (
 	"github.com/fencelock/fencelock/internal/redisconn"
 )
 
-// ServerCheck is fitness, for tests outside the package.
+// ServerCheck is serverCheck, for tests outside the package.
 type ServerCheck = serverCheck
 
 // NewFitness returns the checks of a connection that a test has made.

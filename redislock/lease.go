@@ -16,7 +16,8 @@ import (
 
 // Renew extends acquisitions, all in one pipeline. It returns driver.ErrNotHeld for those that
 // expired, were broken or deleted, or whose key another program replaced. After a pipeline that was
-// not answered, the next one uses a new connection of a go-redis client. A closed engine renews nothing.
+// not answered, the next one uses a new connection of a go-redis client. A closed engine renews
+// nothing.
 func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	if e.client.tasks.Closed.Err() != nil {
 		return slices.Repeat([]error{unavailable(errClosed)}, len(leases))
@@ -76,8 +77,8 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 	return errs
 }
 
-// leftOf returns how long a lease would have lasted without its renewal, the last word of the answer; it
-// is negative for one without an end.
+// leftOf returns how long a lease would have lasted without its renewal, the last word of the
+// answer; it is negative for one without an end.
 func leftOf(answer string) time.Duration {
 	ms, err := strconv.ParseInt(answer[strings.LastIndexByte(answer, ' ')+1:], 10, 64)
 	if err != nil {
@@ -86,9 +87,10 @@ func leftOf(answer string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// shortened warns that the server would have ended a lease earlier than it was asked for. A program that
-// renews with EXPIRE and does not compare the owner does that. A server whose clock was set forward and
-// a replica that was promoted without the last renewal look the same, so the hold continues.
+// shortened warns that the server would have ended a lease earlier than it was asked for. A program
+// that renews with EXPIRE and does not compare the owner does that. A server whose clock was set
+// forward and a replica that was promoted without the last renewal look the same, so the hold
+// continues.
 func (e *Engine) shortened(lock string, early time.Duration) {
 	e.client.tasks.Go(func() { // ends when the logger returns
 		e.client.cfg.Logger.Warn("another program has shortened the lease of a lock that is held here (or the server's clock was set, or a replica took over); if a lease ends before it is renewed, a second holder gets in",

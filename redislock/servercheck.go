@@ -52,10 +52,10 @@ func (s *serverCheck) invalidate() {
 	}
 }
 
-// require returns an error unless the server is suitable. It checks before the first acquire and after
-// each connection error, and every fitFor in the background. Concurrent calls share a check. A
-// check that began before the call and fails, or was of a server that another one may have followed
-// since, proves nothing about the time since, so another one follows. ctx has a deadline.
+// require returns an error unless the server is suitable. It checks before the first acquire and
+// after each connection error, and every fitFor in the background. Concurrent calls share a check.
+// A check that began before the call and fails, or was of a server that another one may have
+// followed since, proves nothing about the time since, so another one follows. ctx has a deadline.
 func (s *serverCheck) require(ctx context.Context) error {
 	if s.client.cfg.AllowEviction && !s.client.cfg.Quarantine {
 		return nil
@@ -191,9 +191,9 @@ func cutOff(least, lag int, known time.Duration) string {
 	return ""
 }
 
-// ask sends a command to every master until all have answered or ctx ends. If there was no answer, the next
-// attempt is on new connections. On a Cluster one answer is enough: an unresponsive master grants nothing, and
-// names on other masters must not wait for it.
+// ask sends a command to every master until all have answered or ctx ends. If there was no answer,
+// the next attempt is on new connections. On a Cluster one answer is enough: an unresponsive master
+// grants nothing, and names on other masters must not wait for it.
 func (s *serverCheck) ask(ctx context.Context, args ...string) ([]redisconn.Answer, error) {
 	var why error
 	attempt := ctx

@@ -134,13 +134,13 @@ func (a *attempt) askArgs(proposed int64, call string) []string {
 // step handles one answer; calls have their own time limits. If ctx ends or the engine is closed,
 // whatever was granted is released.
 func (a *attempt) step(ctx context.Context) {
-	if !a.hear(ctx.Done(), a.closed.Done()) {
+	if !a.handleAnswer(ctx.Done(), a.closed.Done()) {
 		a.apply(a.take.Expire())
 	}
 }
 
-// hear handles one answer. It returns false if ended or closed is closed first.
-func (a *attempt) hear(ended, closed <-chan struct{}) bool {
+// handleAnswer handles one answer. It returns false if ended or closed is closed first.
+func (a *attempt) handleAnswer(ended, closed <-chan struct{}) bool {
 	select {
 	case r := <-a.asked:
 		a.open--
@@ -227,7 +227,7 @@ func (a *attempt) vote(r reply) {
 // won may require a second round.
 func (a *attempt) finish() {
 	for a.open > 0 {
-		a.hear(nil, nil)
+		a.handleAnswer(nil, nil)
 	}
 }
 

@@ -138,8 +138,8 @@ func (w *wait) inform(position int) {
 // nextPause returns how long to wait for news before the next attempt. News arrives in time unless
 // a subscription is interrupted or the holder is another program.
 func (w *wait) nextPause(o outcome) time.Duration {
-	// After split votes, retry at different times and with growing pauses. A request that was notified
-	// that another one is next has collided with that one, and waits for its news.
+	// After split votes, retry at different times and with growing pauses. A request that was
+	// notified that another one is next has collided with that one, and waits for its news.
 	if o.err == nil && o.split && (w.how.mine || !w.how.woken) {
 		w.splits = min(w.splits+1, 5)
 		return time.Millisecond + rand.N(4*time.Millisecond<<w.splits)

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Get returns the name of this host, or "unknown". It is read once: that costs system calls, and every
-// request of a lock carries it.
+// Get returns the name of this host, or "unknown". It is read once: that costs system calls, and
+// every request of a lock carries it.
 var Get = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil {

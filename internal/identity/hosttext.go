@@ -1,5 +1,5 @@
-// Package identity encodes the identity of a holder or waiter for storage: as the text in which Redis and
-// PostgreSQL keep the host, and as JSON.
+// Package identity encodes the identity of a holder or waiter for storage: as the text in which
+// Redis and PostgreSQL keep the host, and as JSON.
 package identity
 
 import (
@@ -16,8 +16,8 @@ const (
 	longestKind = 32 // bytes
 )
 
-// HostText returns the host, the kind, the maximum hold in milliseconds and the trace of an identity as
-// one text, "host#kind=KIND#max=600000#TRACE". What is missing or invalid is left out.
+// HostText returns the host, the kind, the maximum hold in milliseconds and the trace of an
+// identity as one text, "host#kind=KIND#max=600000#TRACE". What is missing or invalid is left out.
 func HostText(id driver.Identity) string {
 	text := id.Host
 	if validKind(id.Kind) {

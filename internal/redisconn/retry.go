@@ -17,9 +17,9 @@ type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// RetryUnsent makes the calls with the given indexes. It retries those that have certainly not run, and
-// no others, because after any other error the outcome is unknown. send makes one attempt; source
-// says for each of all calls whether to send the source of its script.
+// RetryUnsent makes the calls with the given indexes. It retries those that have certainly not run,
+// and no others, because after any other error the outcome is unknown. send makes one attempt;
+// source says for each of all calls whether to send the source of its script.
 func RetryUnsent(ctx context.Context, todo []int, replies []Reply, send func(todo []int, source []bool) []Reply) {
 	source := make([]bool, len(replies))
 	for n := 1; len(todo) > 0; n++ {

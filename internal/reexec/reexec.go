@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package reexec runs this program again, as worker processes beside it. They communicate in lines, of
-// which the first one that a worker reads is its orders.
+// Package reexec runs this program again, as worker processes beside it. They communicate in lines,
+// of which the first one that a worker reads is its orders.
 package reexec
 
 import (

@@ -155,8 +155,8 @@ const (
 	maxPauses  = 10
 )
 
-// RetryMoving repeats a call while the server refuses it because some of its keys have moved to another
-// node and others have not. errOf returns the error of a result.
+// RetryMoving repeats a call while the server refuses it because some of its keys have moved to
+// another node and others have not. errOf returns the error of a result.
 func RetryMoving[R any](ctx context.Context, call func() R, errOf func(R) error) R {
 	pause := retry.NewBackoff(firstPause, lastPause)
 	for n := 0; ; n++ {

@@ -23,12 +23,12 @@ import (
 // answer reads for all callers, which saves a goroutine switch; when no caller waits, a goroutine
 // of the connection reads.
 type Conn struct {
-	conn   net.Conn
-	front  *pgproto3.Frontend
-	server *pgconn.PgConn       // where to send a cancel request
-	hear   func(payload string) // handles notifications
-	dead   chan struct{}        // closed when the connection has ended
-	silent chan struct{}        // closed by MarkSilent
+	conn           net.Conn
+	front          *pgproto3.Frontend
+	server         *pgconn.PgConn       // where to send a cancel request
+	onNotification func(payload string) // handles notifications
+	dead           chan struct{}        // closed when the connection has ended
+	silent         chan struct{}        // closed by MarkSilent
 
 	reader  chan struct{} // a token; the goroutine that has taken it reads, and puts it back
 	looksUp time.Time     // the read deadline, zero if none; guarded by reader
@@ -57,14 +57,14 @@ const (
 // ErrEnded is wrapped by the error of every call on a connection that has ended.
 var ErrEnded = errors.New("the connection has ended")
 
-// New takes over an idle connection. hear is called with the payload of each notification and must
-// not block.
-func New(c *pgconn.PgConn, hear func(payload string)) (*Conn, error) {
+// New takes over an idle connection. onNotification is called with the payload of each notification
+// and must not block.
+func New(c *pgconn.PgConn, onNotification func(payload string)) (*Conn, error) {
 	h, err := c.Hijack()
 	if err != nil {
 		return nil, err
 	}
-	w := &Conn{conn: h.Conn, front: h.Frontend, server: c, hear: hear,
+	w := &Conn{conn: h.Conn, front: h.Frontend, server: c, onNotification: onNotification,
 		dead: make(chan struct{}), silent: make(chan struct{}), reader: make(chan struct{}, 1)}
 	w.reader <- struct{}{}
 	go w.read() // ends with the connection

@@ -26,7 +26,7 @@ type peer struct {
 }
 
 // dial connects to a peer.
-func dial(t *testing.T, hear func(string)) (*pipe.Conn, *peer) {
+func dial(t *testing.T, onNotification func(string)) (*pipe.Conn, *peer) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,7 +51,7 @@ func dial(t *testing.T, hear func(string)) (*pipe.Conn, *peer) {
 	if err := errors.Join(err, <-ready); err != nil {
 		t.Fatal(err)
 	}
-	w, err := pipe.New(c, hear)
+	w, err := pipe.New(c, onNotification)
 	if err != nil {
 		t.Fatal(err)
 	}

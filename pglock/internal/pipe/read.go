@@ -68,7 +68,7 @@ func (w *Conn) receive() {
 	case *pgproto3.ReadyForQuery:
 		w.answered()
 	case *pgproto3.NotificationResponse:
-		w.hear(msg.Payload)
+		w.onNotification(msg.Payload)
 	}
 }
 
