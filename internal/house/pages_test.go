@@ -160,7 +160,7 @@ func TestAlertsPage(t *testing.T) {
 	list, _, _ = strings.Cut(list, "\n## ")
 	var want []string
 	for _, m := range regexp.MustCompile(`(?s)alert: (\w+).*?description: ([^\n]+)\n *runbook_url: \S+/docs/(\S+)`).FindAllStringSubmatch(readText(t, "contrib/prometheus/rules.yml"), -1) {
-		want = append(want, fmt.Sprintf("- [`%s`](%s): %s", m[1], strings.TrimPrefix(m[3], "observability.md"), m[2]))
+		want = append(want, fmt.Sprintf("- [`%s`](%s): %s", m[1], m[3], m[2]))
 	}
 	got := regexp.MustCompile("(?m)^- \\[`.*").FindAllString(strings.ReplaceAll(list, "\n  ", " "), -1)
 	if !slices.Equal(got, want) || len(want) < 10 {
