@@ -132,7 +132,7 @@ func licences(source string, b pack.Binary) ([]byte, error) {
 		return nil, err
 	}
 	args := []string{"mod", "download", "-json"}
-	for _, m := range b.Info.Deps {
+	for _, m := range b.Modules() {
 		args = append(args, m.Path+"@"+m.Version)
 	}
 	list, err := output(context.Background(), source, cleanEnv(), "go", args...)

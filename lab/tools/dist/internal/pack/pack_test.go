@@ -171,6 +171,10 @@ func TestSBOMRefusesReplacedModules(t *testing.T) {
 	if _, err := pack.SBOM(b, when); err == nil {
 		t.Error("a replaced module is accepted")
 	}
+	info.Main.Path = "example.com/b/cmd"
+	if text, err = pack.SBOM(b, when); err != nil || strings.Contains(string(text), "golang/example.com/b@") {
+		t.Errorf("the module around that of the program: %v in\n%s", err, text)
+	}
 }
 
 // mirror serves archives of the version for this system at a local address.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -99,7 +100,7 @@ func SBOM(b Binary, when time.Time) ([]byte, error) {
 		},
 	}
 	modules := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(b.Info.GoVersion, "go")}}
-	for _, m := range append(modules, b.Info.Deps...) {
+	for _, m := range append(modules, b.Modules()...) {
 		if m.Replace != nil {
 			return nil, fmt.Errorf("module %s is replaced: a release uses published modules", m.Path)
 		}
@@ -113,6 +114,14 @@ func SBOM(b Binary, when time.Time) ([]byte, error) {
 	}
 	text, err := json.MarshalIndent(doc, "", "  ")
 	return append(text, '\n'), err
+}
+
+// Modules returns the modules of others that are linked into a binary. The module around that of the
+// program is the rest of the program: in a checkout, it is replaced by its directory.
+func (b Binary) Modules() []*debug.Module {
+	return slices.DeleteFunc(slices.Clone(b.Info.Deps), func(m *debug.Module) bool {
+		return m.Replace != nil && strings.HasPrefix(b.Info.Main.Path, m.Path+"/")
+	})
 }
 
 // golangPackage describes a module of Go.
