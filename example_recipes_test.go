@@ -2,7 +2,6 @@ package fencelock_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,8 +25,6 @@ import (
 	"github.com/fencelock/fencelock/optimistic"
 	"github.com/fencelock/fencelock/ratelimit"
 	"github.com/fencelock/fencelock/semaphore"
-	"github.com/fencelock/fencelock/stores/s3records"
-	"github.com/fencelock/fencelock/stores/sqlrecords"
 )
 
 // The Go blocks of docs/recipes.md are compiled and run here. TestRecipesCompile checks that page
@@ -276,24 +273,6 @@ var recipes = map[string]func(ctx context.Context, engine *memlock.Engine, locks
 	},
 }
 
-// inTable is the block that needs a server. It is only compiled.
-func inTable(ctx context.Context) error {
-	db, err := sql.Open("mysql", "app@tcp(db.example:3306)/shop")
-	if err != nil {
-		return err
-	}
-	records := sqlrecords.New(db, sqlrecords.MySQL, nil)
-	err = records.Init(ctx) // makes the table; records.Schema() is for an administrator
-	return err
-}
-
-// objectStore is the block that needs a bucket. It is only compiled.
-func objectStore(ctx context.Context) error {
-	records := s3records.New("my-bucket", &s3records.Config{Region: "eu-west-1", Prefix: "locks/"})
-	err := records.Init(ctx) // checks that the store obeys If-None-Match and If-Match
-	return err
-}
-
 // inBoth is the block of docs/migrating.md.
 func inBoth(ctx context.Context, locks *fencelock.Locker,
 	withOldLock func(ctx context.Context, name string, fn func(ctx context.Context) error) error) error {
@@ -315,7 +294,7 @@ func TestRecipes(t *testing.T) {
 			}
 		})
 	}
-	_, _, _ = inTable, objectStore, inBoth
+	_ = inBoth
 }
 
 // TestRecipesCompile checks that every Go block of three pages is part of

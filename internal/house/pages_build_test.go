@@ -17,9 +17,7 @@ import (
 
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cron"
-	"github.com/fencelock/fencelock/cron/schedulers/gocronlock"
 	"github.com/fencelock/fencelock/cron/schedulers/robfigcron"
-	"github.com/go-co-op/gocron/v2"
 	robfig "github.com/robfig/cron/v3"
 )
 
@@ -27,7 +25,6 @@ var (
 	ctx       context.Context
 	locks     *fencelock.Locker
 	job       *cron.Job
-	scheduler gocron.Scheduler
 	scheduled time.Time
 	_         = errors.Is
 )
@@ -73,7 +70,7 @@ func TestPagesBuild(t *testing.T) {
 		module, program string
 		ends            []string // "" is a block that is no body of a function
 	}{
-		"docs/cron.md":            {"cron/schedulers", cronProgram, []string{"return nil", "return err", "return err", "return err"}},
+		"docs/cron.md":            {"cron/schedulers", cronProgram, []string{"return nil", "return err", "return err"}},
 		"docs/leader-election.md": {".", electionProgram, []string{"return err", "return nil", "return nil", ""}},
 	} {
 		t.Run(page, func(t *testing.T) {

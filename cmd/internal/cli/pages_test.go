@@ -26,7 +26,7 @@ type shown struct{ page, command, output string }
 
 // pagesWithOutput are the pages with blocks that begin with "$ fencelock".
 var pagesWithOutput = []string{
-	"operations.md", "cron.md", "engines/files.md", "engines/postgres.md",
+	"operations.md", "cron.md", "engines/postgres.md",
 }
 
 // outputsShown returns every command with its output from these pages.
@@ -157,7 +157,6 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 
 func filePages(t *testing.T, p *pageTest) {
 	url := "file://" + p.path("locks")
-	p.run(t, url, "engines/files.md", "fencelock doctor")
 	p.hold(t, url, "run", "--note", "backup of db1", "nightly", "--", "sleep", "600")
 	eventually(t, "nightly is held", func() bool {
 		out, err := p.command("fencelock", "status", "nightly").Output()
