@@ -16,10 +16,10 @@ const (
 	maxFlights = 8    // concurrent calls of Engine.Renew for one queue
 )
 
-// batcher collects the renewals that are due and sends each batch as one call of Engine.Renew. A
+// renewalBatcher collects the renewals that are due and sends each batch as one call of Engine.Renew. A
 // batch contains only leases that the same part of the engine serves and that allow about the same
 // time, so no renewal waits for a slower kind.
-type batcher struct {
+type renewalBatcher struct {
 	send func(*flight)             // calls the engine and returns after the answer
 	part func(driver.Lease) string // the part of the engine that serves a lease, such as a node of a cluster
 
@@ -45,7 +45,7 @@ type flight struct {
 	cancel context.CancelFunc
 	locks  []*Lock
 	leases []driver.Lease
-	stand  int // how many of the locks have not ended; guarded by batcher.mu
+	stand  int // how many of the locks have not ended; guarded by renewalBatcher.mu
 }
 
 // renewal is the batcher's state of one lock.
@@ -63,8 +63,8 @@ type dueRenewal struct {
 	act  hold.Action
 }
 
-func newBatcher(engine driver.Engine, send func(*flight)) *batcher {
-	b := &batcher{send: send, queues: map[queueKey]*renewQueue{}}
+func newRenewalBatcher(engine driver.Engine, send func(*flight)) *renewalBatcher {
+	b := &renewalBatcher{send: send, queues: map[queueKey]*renewQueue{}}
 	b.part = func(driver.Lease) string { return "" }
 	if p, ok := engine.(driver.Parter); ok {
 		b.part = p.Part
@@ -73,7 +73,7 @@ func newBatcher(engine driver.Engine, send func(*flight)) *batcher {
 }
 
 // add queues renewals and sends them at once, unless the limit of concurrent calls is reached.
-func (b *batcher) add(due []dueRenewal, now hold.Instant) {
+func (b *renewalBatcher) add(due []dueRenewal, now hold.Instant) {
 	keys := make([]queueKey, len(due))
 	for i, d := range due {
 		keys[i] = queueKey{part: b.part(d.lock.lease), limit: bits.Len64(uint64(d.act.Limit))}
@@ -107,7 +107,7 @@ func renewalOf(l *Lock) *renewal {
 }
 
 // launch starts calls for queued renewals, up to the limit. The caller holds mu.
-func (b *batcher) launch(key queueKey) {
+func (b *renewalBatcher) launch(key queueKey) {
 	q := b.queues[key]
 	for q != nil && q.flights < maxFlights && q.due.Len() > 0 {
 		q.flights++
@@ -116,7 +116,7 @@ func (b *batcher) launch(key queueKey) {
 }
 
 // run sends batches until the queue is empty.
-func (b *batcher) run(key queueKey, q *renewQueue, f *flight) {
+func (b *renewalBatcher) run(key queueKey, q *renewQueue, f *flight) {
 	done := false
 	defer undoUnless(&done, func() { go b.run(key, q, b.next(key, q, f)) }) // a hook called runtime.Goexit
 	for f != nil {
@@ -127,7 +127,7 @@ func (b *batcher) run(key queueKey, q *renewQueue, f *flight) {
 }
 
 // next ends a call and returns the next one, or nil if the queue is empty.
-func (b *batcher) next(key queueKey, q *renewQueue, f *flight) *flight {
+func (b *renewalBatcher) next(key queueKey, q *renewQueue, f *flight) *flight {
 	f.cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +164,7 @@ func (q *renewQueue) take() *flight {
 }
 
 // drop removes the renewal of a lock that has ended. It cancels a call whose locks have all ended.
-func (b *batcher) drop(l *Lock) {
+func (b *renewalBatcher) drop(l *Lock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := renewalOf(l)

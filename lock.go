@@ -36,7 +36,7 @@ type Lock struct {
 	joined    map[context.Context]context.CancelCauseFunc // contexts of ContextWith that have not ended
 
 	wake    schedule.Entry[*Lock] // guarded by renewer.mu
-	renewal *renewal              // guarded by batcher.mu; nil before the first renewal
+	renewal *renewal              // guarded by renewalBatcher.mu; nil before the first renewal
 }
 
 // newLock returns a lock that is not yet held, for a request about to be sent. It is made before

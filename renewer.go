@@ -15,13 +15,13 @@ import (
 )
 
 // renewer renews all locks of a Locker: it drives their state machines when they are due and passes
-// their renewals to the batcher. One timer serves all locks; package schedule decides when it
-// fires.
+// their renewals to the batcher. Package hold decides when a lock is renewed, and when it is lost. One
+// timer serves all locks; package schedule decides when it fires.
 type renewer struct {
 	engine     driver.Engine
 	engineName string
 	cfg        Config
-	batcher    *batcher
+	batcher    *renewalBatcher
 	notifier   *notifier
 
 	acquiring atomic.Int64 // acquisitions in progress
@@ -34,7 +34,7 @@ type renewer struct {
 
 func newRenewer(engine driver.Engine, cfg Config) *renewer {
 	r := &renewer{engine: engine, engineName: engine.Traits().Engine, cfg: cfg, notifier: newNotifier(cfg, maxNotices), held: map[*Lock]struct{}{}}
-	r.batcher = newBatcher(engine, r.renew)
+	r.batcher = newRenewalBatcher(engine, r.renew)
 	return r
 }
 

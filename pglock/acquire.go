@@ -32,15 +32,6 @@ type acquirer struct {
 	rowLook  time.Duration   // the constant, except in tests
 }
 
-// minTTL is the shortest lease: a heartbeat after a third of it must reach the server in time.
-const minTTL = 500 * time.Millisecond
-
-// traits returns the engine's capabilities.
-func (acq *acquirer) traits() driver.Traits {
-	return driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true, Rates: true,
-		MinTTL: minTTL, MaxTTL: acq.maxTTL}
-}
-
 // attempt is one request.
 type attempt struct {
 	*acquirer

@@ -80,6 +80,15 @@ func New(pool *pgxpool.Pool, cfg *Config) *Engine {
 // Traits returns the engine's capabilities.
 func (e *Engine) Traits() driver.Traits { return e.acquirer.traits() }
 
+// minTTL is the shortest lease: a heartbeat after a third of it must reach the server in time.
+const minTTL = 500 * time.Millisecond
+
+// traits returns the engine's capabilities.
+func (acq *acquirer) traits() driver.Traits {
+	return driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true, Rates: true,
+		MinTTL: minTTL, MaxTTL: acq.maxTTL}
+}
+
 // Part returns an id of the connection on which a lease is held; see [driver.Parter].
 func (e *Engine) Part(lease driver.Lease) string {
 	if h := e.holds.find(lease); h != nil {

@@ -256,7 +256,7 @@ func (acq *acquirer) confirm(ctx context.Context, w *waiter, g *driver.Grant) (b
 	token, life := strconv.FormatInt(g.Token, 10), redisfmt.Millis(w.req.TTL)
 	call := renewCall(w.lock, w.owner, token, life)
 	if w.req.Mode == driver.Shared || w.req.MinHold > 0 {
-		call = acq.client.call(confirmScript, w.lock, w.owner, token, life, redisfmt.Millis(w.req.MinHold))
+		call = acq.client.newCall(confirmScript, w.lock, w.owner, token, life, redisfmt.Millis(w.req.MinHold))
 	}
 	for pause := newBackoff(); ; pause.Wait(ctx) {
 		sent := time.Now()
@@ -300,7 +300,7 @@ func (acq *acquirer) withdraw(w *waiter, patience time.Duration) {
 	if w.late > 0 {
 		args = append(args, strconv.FormatInt(w.late, 10))
 	}
-	c := acq.client.call(leaveScript, w.lock, args...)
+	c := acq.client.newCall(leaveScript, w.lock, args...)
 	gone := make(chan struct{})
 	task := func() { // ends when the server has answered, after withdrawLimit, or soon after Close
 		acq.client.withdrawLoop(c, w.req.TTL, withdrawLimit)

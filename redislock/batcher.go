@@ -35,7 +35,7 @@ type batcher struct {
 	mu       sync.Mutex // guards all below
 	inFlight int
 	waiting  []*pendingOp
-	timerSet bool // flushAfterDelay is scheduled
+	timerSet bool // flush is scheduled
 }
 
 // pendingOp is an exclusive acquire or release without special options.
@@ -80,7 +80,7 @@ func (b *batcher) tryStart() bool {
 func (b *batcher) send(ctx context.Context, op *pendingOp) opResult {
 	op.done = make(chan opResult, 1)
 	if b.queue(op) {
-		b.flushAfterDelay()
+		b.flush()
 	}
 	ctx, cancel := redisconn.Timed(ctx)
 	defer cancel()
@@ -105,7 +105,7 @@ func (b *batcher) queue(op *pendingOp) (now bool) {
 	now = len(b.waiting) >= maxBatch || b.inFlight == 0
 	if !now && !b.timerSet {
 		b.timerSet = true
-		time.AfterFunc(b.delay, b.flushAfterDelay)
+		time.AfterFunc(b.delay, b.flush)
 	}
 	return now
 }
@@ -133,8 +133,8 @@ func (b *batcher) next() []*pendingOp {
 	return batch
 }
 
-// flushAfterDelay sends the queued operations although no call has returned.
-func (b *batcher) flushAfterDelay() {
+// flush sends the queued operations although no call has returned.
+func (b *batcher) flush() {
 	b.mu.Lock()
 	b.timerSet = false
 	b.inFlight++

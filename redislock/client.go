@@ -58,8 +58,8 @@ func (c *client) settingsArg() string {
 	return fmt.Sprintf("%s %d %d", c.retention, counts, quarantine)
 }
 
-// call makes a call of a lock script.
-func (c *client) call(s *redisconn.Script, lock string, args ...string) redisconn.Call {
+// newCall returns a call of a lock script.
+func (c *client) newCall(s *redisconn.Script, lock string, args ...string) redisconn.Call {
 	keys := []string{lock}
 	if c.cfg.Quarantine {
 		keys = append(keys, c.markerKey())

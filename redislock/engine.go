@@ -143,7 +143,7 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	// The first call reads the version of the limit and the second one changes that version. So a
 	// call that arrives after another Resize finds a newer version and has no effect.
 	limited := redisconn.WithDeadline(ctx, c.cfg.RetryTimeout)
-	text, err := c.retryUnavailable(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit)))
+	text, err := c.retryUnavailable(ctx, limited, attemptLimit(0), c.newCall(resizeScript, lock, strconv.Itoa(limit)))
 	if err != nil {
 		return unavailable(err)
 	}
@@ -151,7 +151,7 @@ func (c *client) Resize(ctx context.Context, name string, limit int) error {
 	if !ok {
 		return malformed(text)
 	}
-	text, err = c.retryUnavailable(ctx, limited, attemptLimit(0), c.call(resizeScript, lock, strconv.Itoa(limit), version))
+	text, err = c.retryUnavailable(ctx, limited, attemptLimit(0), c.newCall(resizeScript, lock, strconv.Itoa(limit), version))
 	_, failure, _ := strings.Cut(text, " ")
 	c.unpublished(lock, failure)
 	return unavailable(err)

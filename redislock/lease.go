@@ -36,7 +36,7 @@ func (e *Engine) Renew(ctx context.Context, leases []driver.Lease) []error {
 		token := strconv.FormatInt(l.Token, 10)
 		c := renewCall(lock, l.Owner, token, redisfmt.Millis(l.TTL))
 		if l.Mode == driver.Shared {
-			c = e.client.call(confirmScript, lock, l.Owner, token, redisfmt.Millis(l.TTL), "0")
+			c = e.client.newCall(confirmScript, lock, l.Owner, token, redisfmt.Millis(l.TTL), "0")
 		}
 		c.Args = append(c.Args, "left")
 		calls = append(calls, c)
@@ -152,9 +152,9 @@ func (e *Engine) retryRelease(ctx context.Context, l driver.Lease, release redis
 	limited := redisconn.WithDeadline(ctx, e.client.cfg.RetryTimeout)
 	limit, unknown := attemptLimit(l.TTL), false
 	var why error
-	attempt := limited
+	attemptCtx := limited
 	for pause := newBackoff(); ; pause.Wait(limited) {
-		r := e.free(redisconn.WithDeadline(attempt, limit), l, release)
+		r := e.free(redisconn.WithDeadline(attemptCtx, limit), l, release)
 		if r.Err == nil {
 			if strings.HasSuffix(r.Text, " "+moving) { // the lock could not be handed over yet
 				e.freeLater(l, release, withdrawLimit)
@@ -166,7 +166,7 @@ func (e *Engine) retryRelease(ctx context.Context, l driver.Lease, release redis
 		}
 		_, refused := redisconn.Refused(r.Err)
 		unknown = unknown || !refused
-		attempt = next(attempt, limited, r.Err)
+		attemptCtx = next(attemptCtx, limited, r.Err)
 		why = cause(why, r.Err)
 		if !passing(r.Err) || e.client.closed.Err() != nil || limited.Err() != nil {
 			e.freeLater(l, release, l.TTL)
@@ -223,7 +223,7 @@ func (c *client) releaseCall(lock, owner string, token, late int64) redisconn.Ca
 	if late > 0 {
 		args = append(args, strconv.FormatInt(late, 10))
 	}
-	return c.call(releaseScript, lock, args...)
+	return c.newCall(releaseScript, lock, args...)
 }
 
 // giveBack releases an unused grant without blocking.
@@ -250,7 +250,7 @@ func (e *Engine) breaks(ctx context.Context, name string, args ...string) (int64
 	if err != nil {
 		return 0, err
 	}
-	text, err := e.client.eval(ctx, e.client.call(breakScript, lock, args...))
+	text, err := e.client.eval(ctx, e.client.newCall(breakScript, lock, args...))
 	if err != nil {
 		return 0, unavailable(err)
 	}

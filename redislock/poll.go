@@ -183,7 +183,7 @@ func (q *waitQueue) poll(g *group, first *waiter, args []string) error {
 	args[1], _ = q.client.until(q.client.closed, limit)
 	sent := time.Now()
 	args[2] = q.client.own.stamp(sent)
-	text, err := q.client.eval(redisconn.WithDeadline(q.client.closed, limit), q.client.call(touchScript, g.lock, args...))
+	text, err := q.client.eval(redisconn.WithDeadline(q.client.closed, limit), q.client.newCall(touchScript, g.lock, args...))
 	if err != nil {
 		return err
 	}

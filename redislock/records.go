@@ -77,7 +77,7 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 		return "", err
 	}
 	next := rand.Text() // the versions of all attempts of this swap, and of no other, begin with it
-	return r.attempt(ctx, limited, next, redisconn.Call{
+	return r.untilAnswered(ctx, limited, next, redisconn.Call{
 		Script:   recordScript,
 		Keys:     []string{r.recordKey(key)},
 		Args:     []string{version, next, redisfmt.Millis(ttl), string(value)},
@@ -85,14 +85,14 @@ func (r records) Swap(ctx context.Context, key string, value []byte, version str
 	})
 }
 
-// attempt repeats a swap until the server answers or limited ends, which is ctx with a deadline. It
+// untilAnswered repeats a swap until the server answers or limited ends, which is ctx with a deadline. It
 // returns the new version, which begins with next. Repeating is safe: each attempt has a version of its own, since that of
 // an earlier one may have expired, and the script recognises all of them.
 //
 // If an earlier attempt may have been executed, a conflict proves nothing: the other version may
 // have been written after ours. So a slow server is not asked a second time; only a lost connection
 // is retried. A server that refuses to wait for replicas has executed the swap before.
-func (r records) attempt(ctx, limited context.Context, next string, c redisconn.Call) (string, error) {
+func (r records) untilAnswered(ctx, limited context.Context, next string, c redisconn.Call) (string, error) {
 	args := slices.Clip(c.Args)
 	maybe := false // an earlier attempt may have been executed
 	var why error

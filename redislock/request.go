@@ -38,13 +38,13 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 	acq.client.askTime(limited)
 	pause := newBackoff()
 	var why error
-	lates, attempt := 0, limited
+	lates, attemptCtx := 0, limited
 	for {
 		sent := time.Now()
 		if w.asked.IsZero() {
 			w.asked = sent
 		}
-		r := acq.try(attempt, w, join)
+		r := acq.try(attemptCtx, w, join)
 		if r.Err == nil {
 			a := parseAcquire(w, r, sent)
 			acq.client.clock.note(a.sample, a.status == "late")
@@ -67,7 +67,7 @@ func (acq *acquirer) request(ctx, limited context.Context, w *waiter, join bool)
 			acq.settleRequest(w, a)
 			return a
 		}
-		why, attempt = cause(why, r.Err), next(attempt, limited, r.Err)
+		why, attemptCtx = cause(why, r.Err), next(attemptCtx, limited, r.Err)
 		acq.server.invalidate()
 		if limited.Err() == nil && acq.client.closed.Err() == nil && passing(r.Err) {
 			end, _ := limited.Deadline()
@@ -101,7 +101,7 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Re
 	limit := attemptLimit(w.req.TTL)
 	if w.from != nil {
 		until, late := acq.client.until(ctx, limit)
-		r := acq.attempt(ctx, w, acq.client.call(adoptScript, w.lock, w.owner, w.desc, until, w.from.Owner, redisfmt.Decimal(w.from.Token)))
+		r := acq.attempt(ctx, w, acq.client.newCall(adoptScript, w.lock, w.owner, w.desc, until, w.from.Owner, redisfmt.Decimal(w.from.Token)))
 		w.unanswered(r.Err, late)
 		return r
 	}
@@ -113,7 +113,7 @@ func (acq *acquirer) try(ctx context.Context, w *waiter, join bool) redisconn.Re
 		if common {
 			args = append(args, life, acq.client.retention)
 		}
-		r := acq.attempt(ctx, w, acq.client.call(acquireScript, w.lock, args...))
+		r := acq.attempt(ctx, w, acq.client.newCall(acquireScript, w.lock, args...))
 		w.unanswered(r.Err, late)
 		return r
 	}

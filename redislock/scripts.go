@@ -15,12 +15,12 @@ import (
 var luaFiles embed.FS
 
 var (
-	acquireScript      = script("head clock token acquire_head name wait acquire_queue rules queue blocked extend acquire")
-	releaseScript      = script("head release_head clock token name rules queue release")
+	acquireScript      = script("head clock token acquire_fast name alive acquire_queue rules queue blocked extend acquire")
+	releaseScript      = script("head release_fast clock token name rules queue release")
 	batchScript        = script("head clock token batch")
 	renewScript        = script("renew")
 	confirmScript      = script("head clock token name rules extend begin confirm")
-	touchScript        = script("head clock token name wait rules queue blocked begin touch")
+	touchScript        = script("head clock token name alive rules queue blocked begin touch")
 	beatScript         = script("head clock beat")
 	leaveScript        = script("head clock token name rules queue begin leave")
 	adoptScript        = script("head clock token name rules queue extend begin adopt")

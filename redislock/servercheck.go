@@ -53,7 +53,7 @@ func (s *serverCheck) invalidate() {
 }
 
 // require returns an error unless the server is suitable. It checks before the first acquire and
-// after each connection error, and every fitFor in the background. Concurrent calls share a check.
+// after each connection error, and every checkPeriod in the background. Concurrent calls share a check.
 // A check that began before the call and fails, or was of a server that another one may have
 // followed since, proves nothing about the time since, so another one follows. ctx has a deadline.
 func (s *serverCheck) require(ctx context.Context) error {

@@ -37,9 +37,9 @@ var invariants = map[string]Refusal{
 	LimitExceeded: {Invariant: 1, Assumption: onClocks + "; " + onStamps},
 	NoOrder:       {Invariant: 1, Assumption: onClocks + "; " + onStamps},
 	TokenOrder:    {Invariant: 2, Assumption: "the engine has kept its tokens, or its clock was not set back further than what it lost; " + onStamps},
-	LateWrite:     {Invariant: 2, Assumption: "the resource checks tokens"},
+	LateWrite:     {Invariant: 9, Assumption: "the resource checks tokens"},
 	LateLoss:      {Invariant: 3, Assumption: onClocks + "; timers of the holder are not late"},
-	MinHold:       {Invariant: 7, Assumption: "no clock was set, and nobody used break"},
+	MinHold:       {Invariant: 3, Assumption: "no clock was set, and nobody used break"},
 	SlowDeath:     {Invariant: 6, Assumption: "the engine can be reached, and the bound is right for the engine"},
 	ClosedName:    {Invariant: 7, Assumption: "the engine can be reached, and the bound is right for the engine"},
 }

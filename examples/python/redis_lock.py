@@ -5,11 +5,11 @@ import redis
 
 LUA = pathlib.Path(__file__).parents[2] / "redislock/lua"
 PARTS = {
-    "acquire": "head clock token acquire_head name wait acquire_queue rules queue blocked extend acquire",
+    "acquire": "head clock token acquire_fast name alive acquire_queue rules queue blocked extend acquire",
     "confirm": "head clock token name rules extend begin confirm",
-    "touch": "head clock token name wait rules queue blocked begin touch",
+    "touch": "head clock token name alive rules queue blocked begin touch",
     "renew": "renew",
-    "release": "head release_head clock token name rules queue release",
+    "release": "head release_fast clock token name rules queue release",
     "leave": "head clock token name rules queue begin leave",
 }
 RETENTION = 7 * 24 * 3600 * 1000

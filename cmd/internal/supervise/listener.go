@@ -29,7 +29,7 @@ import (
 const listenLimit = time.Second
 
 // onTyped reports a signal of the terminal to the wrapper. If ok is false, the listener has ended.
-func (s *supervisor) onTyped(sig unix.Signal, ok bool) {
+func (s *watchdog) onTyped(sig unix.Signal, ok bool) {
 	if !ok {
 		s.typed = nil
 		return
@@ -39,7 +39,7 @@ func (s *supervisor) onTyped(sig unix.Signal, ok bool) {
 
 // endListener ends the listener when the command has ended. A signal that has ended the command reached
 // the listener at the same time, so endListener waits for its last report.
-func (s *supervisor) endListener() {
+func (s *watchdog) endListener() {
 	_ = children.signal(s.listener, unix.SIGTERM) // there may be no listener
 	_ = children.signal(s.listener, unix.SIGCONT)
 	for limit := time.After(min(max(s.due-bootTime(), 0), listenLimit)); s.typed != nil; {

@@ -17,7 +17,7 @@ import (
 //
 // The listener is a fork of the watchdog without a Go runtime, since a Go program cannot block INT and
 // QUIT, and only a process that blocks a signal can read who has sent it.
-func (s *supervisor) prepare() {
+func (s *watchdog) prepare() {
 	if s.typed != nil || s.ended {
 		return
 	}
@@ -48,7 +48,7 @@ func (s *supervisor) prepare() {
 
 // join puts the listener into the group of the command. If a signal has ended the command before, or
 // the command has gone to another session, there is no listener.
-func (s *supervisor) join() {
+func (s *watchdog) join() {
 	if s.typed == nil || s.listens {
 		return
 	}

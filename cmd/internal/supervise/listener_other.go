@@ -3,5 +3,5 @@
 package supervise
 
 // prepare and join do nothing: this system does not tell who has sent a signal.
-func (s *supervisor) prepare() {}
-func (s *supervisor) join()    {}
+func (s *watchdog) prepare() {}
+func (s *watchdog) join()    {}

@@ -101,7 +101,7 @@ type Command struct {
 type Process struct {
 	Command
 
-	watchdog watchdog
+	watchdog watchdogLink
 	reports  <-chan report // nil after the last report
 	events   <-chan change // nil once no child is left
 	done     chan struct{} // closed by Close

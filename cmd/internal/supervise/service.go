@@ -52,7 +52,7 @@ func init() {
 }
 
 // program returns the path and the arguments that start the command, or its starter.
-func (s *supervisor) program() (path string, args []string, err error) {
+func (s *watchdog) program() (path string, args []string, err error) {
 	path, args = string(s.Path), split(s.Args)
 	if len(s.Own) == 0 {
 		return path, args, nil

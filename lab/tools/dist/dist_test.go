@@ -223,7 +223,8 @@ func TestSBOM(t *testing.T) {
 				t.Errorf("%s: %s %s is not in the binary", target, p.PackageName, p.PackageVersion)
 			}
 		}
-		if n := strings.Count(modules, "\n\tdep\t"); n != len(doc.Packages)-2 {
+		own := strings.Count(modules, "\n\tdep\tgithub.com/fencelock/fencelock\t") // replaced in a checkout
+		if n := strings.Count(modules, "\n\tdep\t") - own; n != len(doc.Packages)-2 {
 			t.Errorf("%s: the binary has %d modules, the SBOM %d", target, n, len(doc.Packages)-2)
 		}
 	}

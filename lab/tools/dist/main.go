@@ -1,8 +1,8 @@
 // Command dist builds a release of fencelock from the commit that is checked out:
 //
-//	go run -C tools/dist . packages [-version V] [-o DIR] [-targets linux/amd64,...]
-//	go run -C tools/dist . image [-version V] [-o DIR]
-//	go run -C tools/dist . modules -version V [-proxy DIR]
+//	go run -C lab/tools/dist . packages [-version V] [-o DIR] [-targets linux/amd64,...]
+//	go run -C lab/tools/dist . image [-version V] [-o DIR]
+//	go run -C lab/tools/dist . modules -version V [-proxy DIR]
 //
 // packages writes archives, packages for deb, rpm and apk, container images, SBOMs, an install
 // script, a Homebrew formula and SHA256SUMS. image writes the build context of contrib/packaging/Containerfile.

@@ -88,7 +88,8 @@ func TestIssueTemplates(t *testing.T) {
 			}
 			for _, c := range config.Contacts {
 				if below, ok := strings.CutPrefix(c.URL, homepage+"/blob/main/"); ok {
-					if _, err := os.Stat(filepath.Join("../../..", below)); err != nil {
+					page, _, _ := strings.Cut(below, "#")
+					if _, err := os.Stat(filepath.Join("../../..", page)); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
