@@ -49,7 +49,7 @@ test-root:
 test-others:
 	cd cmd && $(TEST) -timeout 25m -p 1 -parallel $(CORES) $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
 	cd cmd && $(TEST) -timeout 25m -parallel $(CORES) ./$(NEMESIS)
-	$(GO) test $(LINK) -vet=off ./$(HOUSE) ./internal/testkit/sim ./internal/testkit/twin
+	$(GO) test $(LINK) -vet=off ./$(HOUSE) ./internal/testkit/sim ./internal/testkit/twin ./internal/testkit/explore
 	$(GO) test $(LINK) -vet=off -run 'Explore|Walk' ./recordlock ./internal/quorum
 	$(GO) test -C cmd/fencelockvet -count=1 ./...
 	cd fence/fencegrpc && $(TEST) ./...
@@ -201,7 +201,7 @@ sim-long: ## the same, five times as long
 
 .PHONY: explore
 explore: ## every state of the deciding code up to large bounds, seeded faults of it, and random walks: half an hour
-	FENCELOCK_SLOW=1 FENCELOCK_WALK=10000000 $(GO) test $(LINK) -vet=off -count=1 -p 1 -timeout 120m -v -run 'Explore|Walk' ./internal/testkit/twin ./recordlock ./internal/quorum
+	FENCELOCK_SLOW=1 FENCELOCK_WALK=10000000 $(GO) test $(LINK) -vet=off -count=1 -p 1 -timeout 120m -v -run 'Explore|Walk|Specification' ./internal/testkit/twin ./recordlock ./internal/quorum ./internal/testkit/explore
 
 .PHONY: chaos soak
 chaos: cc redis postgres mariadb ## ten minutes of faults on real servers of all engines, with tables and pages
