@@ -1,31 +1,23 @@
 // Package catalog has what the pages say about each engine and each store of records, once. "make
-// docs" writes their tables from it. Tests in internal/house and cmd/internal/engineurl compare it
-// with the code, the URLs and the results of the conformance suite.
+// docs" writes their tables from it and from the traits of the engines. Tests in internal/house and
+// cmd/internal/engineurl compare it with the code, the URLs and the results of the conformance suite.
 package catalog
-
-import (
-	"cmp"
-	"time"
-
-	"github.com/fencelock/fencelock/driver"
-)
 
 // Engine is an engine, or one store of records for the engine recordlock.
 type Engine struct {
-	Name    string        // as rows and columns show it
-	Package string        // its folder
-	Suite   string        // its name in docs/guarantees/results.json
-	Exam    string        // the folder and the name of the test that runs the conformance suite on it
-	Page    string        // below docs
-	Schemes []string      // of URLs, the first of which tables show; none if the command cannot open it
-	All     bool          // only fencelock-all opens its URLs
-	Use     string        // ends the sentence "use it if"
-	Needs   string        // servers and versions
-	Cannot  string        // ends the sentence "it cannot"
-	Traits  driver.Traits // those of the default configuration
-	Records bool          // keeps records, which cron, idempotent and optimistic need
-	Adopts  bool          // has Detach and Adopt
-	NoClock bool          // the store does not tell the time
+	Name    string   // as rows and columns show it
+	Package string   // its folder
+	Suite   string   // its name in docs/guarantees/results.json
+	Exam    string   // the folder and the name of the test that runs the conformance suite on it
+	Page    string   // below docs
+	Schemes []string // of URLs, the first of which tables show; none if the command cannot open it
+	All     bool     // only fencelock-all opens its URLs
+	Use     string   // ends the sentence "use it if"
+	Needs   string   // servers and versions
+	Cannot  string   // ends the sentence "it cannot"
+	Records bool     // keeps records, which cron, idempotent and optimistic need
+	Adopts  bool     // has Detach and Adopt
+	NoClock bool     // the store does not tell the time
 
 	Wake     Wake   // how a waiter learns of a release
 	Death    Death  // when the lock of a holder that died is free
@@ -38,12 +30,6 @@ type Engine struct {
 
 // Store reports whether e is a store of records, on which the engine recordlock keeps locks.
 func (e Engine) Store() bool { return e.Suite == "records" && e.Package != "recordlock" }
-
-// MinTTL returns the shortest TTL that a request may have.
-func (e Engine) MinTTL() time.Duration { return cmp.Or(e.Traits.MinTTL, 100*time.Millisecond) }
-
-// Rates reports whether package ratelimit works: on rates of the engine, or on records and a clock.
-func (e Engine) Rates() bool { return e.Traits.Rates || e.Records && !e.NoClock }
 
 // Wake is how a waiter learns that a lock is free.
 type Wake string
@@ -92,8 +78,7 @@ var Engines = []Engine{
 		Schemes: []string{"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"},
 		Use:     "you run Redis, and want the fastest", Needs: "Redis 6.2 or later, or Valkey: single, Sentinel or Cluster",
 		Cannot: "keep a lock that a failover has lost", Records: true, Adopts: true,
-		Traits: driver.Traits{Engine: "redis", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true},
-		Wake:   Message, Death: OneTTL, Failover: "two holders are possible until the first one's next renewal, longer on a split brain; not with `Quarantine` and its settings",
+		Wake: Message, Death: OneTTL, Failover: "two holders are possible until the first one's next renewal, longer on a split brain; not with `Quarantine` and its settings",
 		Lost: Unless, Tokens: "the server's clock", Acquire: "137 us", HandOver: "820 us",
 	},
 	{
@@ -101,35 +86,31 @@ var Engines = []Engine{
 		Schemes: []string{"postgres", "postgresql"},
 		Use:     "you run PostgreSQL, and no pooler in between", Needs: "PostgreSQL 14 or later, and direct connections",
 		Cannot: "work behind a pooler in transaction mode", Records: true,
-		Traits: driver.Traits{Engine: "postgres", Leased: true, Order: driver.OrderProcess, Limits: true, Rates: true, MinTTL: 500 * time.Millisecond, MaxTTL: 30 * time.Second},
-		Wake:   Granted, Death: OneTTL, Failover: "locks are lost, and none is granted for `MaxTTL`. Fence off the old primary before the promotion",
+		Wake: Granted, Death: OneTTL, Failover: "locks are lost, and none is granted for `MaxTTL`. Fence off the old primary before the promotion",
 		Lost: Waits, Tokens: "a sequence that each start sets to the clock", Acquire: "236 us", HandOver: "963 us",
 	},
 	{
 		Name: "Redlock", Package: "redlock", Suite: "Redlock", Exam: "redlock.TestExam", Page: "engines/redlock.md", Schemes: []string{"redlock"},
 		Use: "no single Redis may decide", Needs: "3, 5 or 7 independent Redis masters, 6.2 or later",
 		Cannot: "keep waiters in order, limit sharers or keep records", Adopts: true,
-		Traits: driver.Traits{Engine: "redlock", Leased: true, MaxTTL: 30 * time.Second, MaxMinHold: 30 * time.Second},
-		Wake:   Message, Death: OneTTL, Failover: "locks stay while a majority of the nodes is up and has its data",
+		Wake: Message, Death: OneTTL, Failover: "locks stay while a majority of the nodes is up and has its data",
 		Lost: NoVote, Tokens: "the other nodes and the clocks", Acquire: "225 us", HandOver: "1.21 ms",
 	},
 	{
 		Name: "files", Package: "filelock", Suite: "files", Exam: "filelock.TestExam", Page: "engines/files.md", Schemes: []string{"file"},
 		Use: "all processes are on one host", Needs: "Linux or macOS, and a local file system",
 		Cannot: "lock across hosts: network file systems are refused", Records: true,
-		Traits: driver.Traits{Engine: "files", Order: driver.OrderAll, Limits: true},
-		Wake:   Kernel, Death: AtOnce, Failover: "-", Lost: NoLoss, Tokens: "a file and the clock",
+		Wake: Kernel, Death: AtOnce, Failover: "-", Lost: NoLoss, Tokens: "a file and the clock",
 	},
 	{
 		Name: "memory", Package: "memlock", Suite: "memory", Exam: "driver/drivertest.TestExam", Page: "engines/memory.md", Schemes: []string{"mem"},
 		Use: "you test code that uses locks", Needs: "nothing", Cannot: "exclude other processes", Records: true, Adopts: true,
-		Traits: driver.Traits{Engine: "memory", Leased: true, Order: driver.OrderAll, Limits: true, Rates: true},
-		Wake:   Local, Death: OneTTL, Failover: "-", Lost: NoLoss, Tokens: "the clock",
+		Wake: Local, Death: OneTTL, Failover: "-", Lost: NoLoss, Tokens: "the clock",
 	},
 	{
 		Name: "records", Package: "recordlock", Suite: "records", Exam: "recordlock.TestExam", Page: "engines/records.md",
 		Use: "you have another store with a conditional write", Needs: "a store that replaces a value on a condition",
-		Cannot: "be faster than two writes of its store", Records: true, Adopts: true, Traits: ofRecords,
+		Cannot: "be faster than two writes of its store", Records: true, Adopts: true,
 		Wake: "it polls, unless the store reports changes", Death: "after its TTL; after two if a clock is wrong or the store has none",
 		Failover: "as safe as a write of the store", Lost: TwoHold, Tokens: clocks,
 	},
@@ -181,12 +162,9 @@ var Engines = []Engine{
 	}),
 }
 
-// ofRecords are the traits of recordlock.
-var ofRecords = driver.Traits{Engine: "records", Leased: true, Order: driver.OrderAll, Limits: true, MinTTL: 500 * time.Millisecond}
-
 // store adds what is true of all stores of records.
 func store(e Engine) Engine {
-	e.Suite, e.Traits, e.Records, e.Adopts, e.Lost, e.Tokens = "records", ofRecords, true, true, TwoHold, clocks
+	e.Suite, e.Records, e.Adopts, e.Lost, e.Tokens = "records", true, true, TwoHold, clocks
 	if e.Cannot == "" {
 		e.Cannot = "be faster than two writes of that store"
 	}

@@ -37,7 +37,7 @@ var columns = map[string]column{
 	"url":      {"URL", func(e catalog.Engine, _ string) string { return first(urls(e)) }},
 	"command":  {"command", func(e catalog.Engine, _ string) string { return program(e) }},
 	"ttl":      {"shortest TTL", func(e catalog.Engine, _ string) string { return shortest(e) }},
-	"order":    {"order of waiters", func(e catalog.Engine, _ string) string { return orders[e.Traits.Order] }},
+	"order":    {"order of waiters", func(e catalog.Engine, _ string) string { return orders[traits(e).Order] }},
 	"wake":     {"how a waiter learns of a release", func(e catalog.Engine, _ string) string { return string(e.Wake) }},
 	"death":    {"a dead holder's lock is free", func(e catalog.Engine, _ string) string { return string(e.Death) }},
 	"failover": {"failover, or loss of one server", func(e catalog.Engine, _ string) string { return e.Failover }},
@@ -58,14 +58,14 @@ var paragraphs = map[string]func() string{
 		return "Waiters poll on " + named(func(e catalog.Engine) bool { return e.Wake == catalog.Poll || e.Wake == catalog.Either }) + ". On the other engines they are woken."
 	},
 	"order": func() string {
-		return "Waiters are served first come, first served on all engines but " + named(func(e catalog.Engine) bool { return e.Traits.Order == driver.OrderNone }) +
-			", which has no order. On " + named(func(e catalog.Engine) bool { return e.Traits.Order == driver.OrderProcess }) + " the order is between processes."
+		return "Waiters are served first come, first served on all engines but " + named(func(e catalog.Engine) bool { return traits(e).Order == driver.OrderNone }) +
+			", which has no order. On " + named(func(e catalog.Engine) bool { return traits(e).Order == driver.OrderProcess }) + " the order is between processes."
 	},
 	"ttl": func() string {
 		where := map[time.Duration]string{} // what follows "on"
 		for _, e := range catalog.Engines {
-			ttl := e.MinTTL()
-			same := func(o catalog.Engine) bool { return o.MinTTL() == ttl }
+			ttl := minTTL(e)
+			same := func(o catalog.Engine) bool { return minTTL(o) == ttl }
 			where[ttl] = named(func(o catalog.Engine) bool { return same(o) && !o.Store() })
 			if slices.ContainsFunc(catalog.Engines, func(o catalog.Engine) bool { return same(o) && o.Store() }) {
 				where[ttl] += ", and so on all stores of records"
@@ -224,10 +224,10 @@ func lacks(e catalog.Engine) (all []string) {
 		what  string
 		works bool
 	}{
-		{"limits (`semaphore`, `run --limit`)", e.Traits.Limits},
+		{"limits (`semaphore`, `run --limit`)", traits(e).Limits},
 		{"ticks (`cron`, `run --tick`)", !e.NoClock},
 		{"once per key (`idempotent`, `once`)", e.Records},
-		{"rates (`ratelimit`, `limit`)", e.Rates()},
+		{"rates (`ratelimit`, `limit`)", rates(e)},
 		{"`Detach` and `Adopt`", e.Adopts},
 	} {
 		if !a.works {
@@ -269,7 +269,7 @@ func program(e catalog.Engine) string {
 	return "`fencelock`"
 }
 
-func shortest(e catalog.Engine) string { return fmt.Sprintf("%d ms", e.MinTTL().Milliseconds()) }
+func shortest(e catalog.Engine) string { return fmt.Sprintf("%d ms", minTTL(e).Milliseconds()) }
 
 func first(all []string) string {
 	if len(all) == 0 {

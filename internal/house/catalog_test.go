@@ -1,6 +1,7 @@
 package house_test
 
 import (
+	"cmp"
 	"flag"
 	"go/ast"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/filelock"
@@ -59,29 +61,37 @@ func TestPagesAreWritten(t *testing.T) {
 	}
 }
 
-// TestCatalogTraits: the catalog and the engines agree. No server is needed: no client connects before
-// its first request.
-func TestCatalogTraits(t *testing.T) {
-	client := redis.NewClient(&redis.Options{})
-	defer client.Close()
-	redisEngine, postgresEngine := goredis.New(client, nil), pglock.New(nil, nil)
-	defer redisEngine.Close()
-	defer postgresEngine.Close()
-	engines := map[string]driver.Engine{
-		"redislock": redisEngine, "pglock": postgresEngine, "redlock": redlock.New(nil, nil),
-		"filelock": filelock.New("", nil), "memlock": memlock.New(nil), "recordlock": recordlock.New(memlock.New(nil).Records(), nil),
+// defaults are the engines with their default configuration, by package. They need no server: no client
+// connects before its first request.
+var defaults = map[string]driver.Engine{
+	"redislock": goredis.New(redis.NewClient(&redis.Options{}), nil), "pglock": pglock.New(nil, nil), "redlock": redlock.New(nil, nil),
+	"filelock": filelock.New("", nil), "memlock": memlock.New(nil), "recordlock": recordlock.New(memlock.New(nil).Records(), nil),
+}
+
+// traits returns what an engine, or recordlock on a store, declares.
+func traits(e catalog.Engine) driver.Traits {
+	if e.Store() {
+		return defaults["recordlock"].Traits()
 	}
+	return defaults[e.Package].Traits()
+}
+
+// minTTL returns the shortest TTL that a request may have.
+func minTTL(e catalog.Engine) time.Duration { return cmp.Or(traits(e).MinTTL, driver.MinTTL) }
+
+// rates reports whether package ratelimit works: on rates of the engine, or on records and a clock.
+func rates(e catalog.Engine) bool { return traits(e).Rates || e.Records && !e.NoClock }
+
+// TestCatalogTraits: the catalog and the engines agree.
+func TestCatalogTraits(t *testing.T) {
 	for _, e := range catalog.Engines {
 		if e.Store() {
-			continue // its traits are those of recordlock
+			continue // its engine is recordlock
 		}
-		engine, ok := engines[e.Package]
+		engine, ok := defaults[e.Package]
 		if !ok {
-			t.Errorf("%s: add it to engines of this test", e.Name)
+			t.Errorf("%s: add it to defaults of this test", e.Name)
 			continue
-		}
-		if got := engine.Traits(); got != e.Traits {
-			t.Errorf("%s: traits %+v, the catalog has %+v", e.Name, got, e.Traits)
 		}
 		of := reflect.TypeOf(engine)
 		if has := of.Implements(reflect.TypeFor[driver.RecordKeeper]()); has != e.Records {
@@ -90,8 +100,8 @@ func TestCatalogTraits(t *testing.T) {
 		if has := of.Implements(reflect.TypeFor[driver.Adopter]()); has != e.Adopts {
 			t.Errorf("%s adopts: %t, the catalog has %t", e.Name, has, e.Adopts)
 		}
-		if has := of.Implements(reflect.TypeFor[driver.RateLimiter]()); has != e.Traits.Rates {
-			t.Errorf("%s has rates: %t, the catalog has %t", e.Name, has, e.Traits.Rates)
+		if has := of.Implements(reflect.TypeFor[driver.RateLimiter]()); has != traits(e).Rates {
+			t.Errorf("%s has rates: %t, its traits have %t", e.Name, has, traits(e).Rates)
 		}
 	}
 }
@@ -101,7 +111,7 @@ func TestCatalogResults(t *testing.T) {
 	r := readResults(t)
 	for _, e := range catalog.Engines {
 		for name, want := range map[string]bool{
-			"limit": e.Traits.Limits, "rate": e.Traits.Rates, "fifo": e.Traits.Order == driver.OrderAll, "order-process": e.Traits.Order == driver.OrderProcess,
+			"limit": traits(e).Limits, "rate": traits(e).Rates, "fifo": traits(e).Order == driver.OrderAll, "order-process": traits(e).Order == driver.OrderProcess,
 			"crash-frees": e.Death == catalog.AtOnce, "expiry": e.Death != catalog.AtOnce, "adopt": e.Adopts, "record-swap": e.Records,
 		} {
 			if got := slices.Contains(r.Suite[name], e.Suite); got != want {
