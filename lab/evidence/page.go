@@ -247,19 +247,19 @@ func writeExplored(b *strings.Builder, r Report) {
 			if first = e; i > 0 {
 				b.WriteString("\n")
 			}
-			fmt.Fprintf(b, "%s, invariants %s:\n\n", e.Model, e.Invariants)
+			fmt.Fprintf(b, "%s, states, invariants %s:\n\n", e.Model, e.Invariants)
 		}
 		also := ""
 		if e.Invariants != first.Invariants {
 			also = " (" + e.Invariants + ")"
 		}
-		fmt.Fprintf(b, "- %s: %s states%s\n", e.Bound, grouped(e.States), also)
+		fmt.Fprintf(b, "- %s: %s%s\n", e.Bound, grouped(e.States), also)
 	}
 	if len(r.Walked) > 0 {
-		b.WriteString("\nRandom walks within larger bounds broke none either:\n\n")
+		b.WriteString("\nSteps of random walks within larger bounds, which broke none either:\n\n")
 	}
 	for _, w := range r.Walked {
-		fmt.Fprintf(b, "- %s, %s: %s steps\n", w.Model, w.Bound, grouped(w.Steps))
+		fmt.Fprintf(b, "- %s, %s: %s\n", w.Model, w.Bound, grouped(w.Steps))
 	}
 	writeMutants(b, r)
 }

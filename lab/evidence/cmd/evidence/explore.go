@@ -60,18 +60,18 @@ func exploredIn(line, model string) (e evidence.Explored, ok bool) {
 	if f == nil {
 		return e, false
 	}
-	e = evidence.Explored{Model: model, Bound: f[1], Invariants: "1 to 3, 5", States: number(f[2]), Steps: number(f[3]), Millis: millis(f[4])}
+	e = evidence.Explored{Model: model, Bound: f[1], Invariants: "1-3, 5", States: number(f[2]), Steps: number(f[3]), Millis: millis(f[4])}
 	switch waits := strings.Contains(e.Bound, "gets in"); {
 	case model == "Redlock":
 		e.Invariants = "1, 2"
 	case strings.Contains(e.Bound, "loss of data"):
 		e.Invariants = "2, 4"
 	case model == "records" && waits:
-		e.Invariants = "1 to 3, 5 to 7"
+		e.Invariants = "1-3, 5-7"
 	case waits:
-		e.Invariants = "1 to 7"
+		e.Invariants = "1-7"
 	case model != "records":
-		e.Invariants = "1 to 5"
+		e.Invariants = "1-5"
 	}
 	return e, true
 }
