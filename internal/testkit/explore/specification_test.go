@@ -102,7 +102,7 @@ func (p *page) free() bool {
 	return p.record.owner == 0 || p.now >= p.record.renewed+specTTL
 }
 
-// arrive executes a request at the engine or the guard, or brings an answer to its client.
+// arrive executes a request at the engine, or brings an answer to its client.
 func (p *page) arrive(m message) {
 	c := of(m.owner)
 	a := &p.cl[c]
@@ -152,6 +152,23 @@ func (p *page) arrive(m message) {
 	}
 }
 
+const (
+	sArrive = iota
+	sCopy
+	sLose
+	sGrant
+	sAsk
+	sStay
+	sLeave
+	sRenew
+	sRelease
+	sTell
+	sCrash
+	sPass
+)
+
+var specSteps = [...]string{"arrives", "arrives, and stays", "is lost", "grant", "ask", "stay", "leave", "renew", "release", "tell", "crash", "pass"}
+
 func (p *page) next(emit func(explore.Action, func() *page)) {
 	step := func(kind, who, arg int, f func(n *page)) {
 		emit(explore.Action{Kind: uint8(kind), Who: uint8(who), Arg: uint8(arg)}, func() *page {
@@ -164,22 +181,22 @@ func (p *page) next(emit func(explore.Action, func() *page)) {
 	full := len(p.net) >= specNet
 	for i, m := range p.net {
 		gone := func(n *page) { n.net = slices.Delete(n.net, i, i+1) }
-		step(0, of(m.owner), i, func(n *page) { gone(n); n.arrive(m) })
+		step(sArrive, of(m.owner), i, func(n *page) { gone(n); n.arrive(m) })
 		if p.copies > 0 {
-			step(1, of(m.owner), i, func(n *page) { n.copies--; n.arrive(m) })
+			step(sCopy, of(m.owner), i, func(n *page) { n.copies--; n.arrive(m) })
 		}
 		if p.loses > 0 {
-			step(2, of(m.owner), i, func(n *page) { n.loses--; gone(n) })
+			step(sLose, of(m.owner), i, func(n *page) { n.loses--; gone(n) })
 		}
 	}
 	if p.free() && len(p.queue) > 0 {
-		step(3, of(p.queue[0].owner), 0, func(n *page) { n.grant(n.queue[0].owner, n.queue[0].sent) })
+		step(sGrant, of(p.queue[0].owner), 0, func(n *page) { n.grant(n.queue[0].owner, n.queue[0].sent) })
 	}
 	for c := range p.cl {
 		a := p.cl[c]
 		now := p.clock(c)
 		if a.asked == 0 && a.lease.owner == 0 && a.left > 0 && !full {
-			step(4, c, 0, func(n *page) {
+			step(sAsk, c, 0, func(n *page) {
 				n.owners++
 				o := 2*n.owners + c
 				n.cl[c].asked, n.cl[c].left, n.cl[c].renews, n.cl[c].stays = o, a.left-1, n.renews, n.stays
@@ -188,34 +205,34 @@ func (p *page) next(emit func(explore.Action, func() *page)) {
 		}
 		if a.asked != 0 {
 			if a.stays > 0 && !full {
-				step(5, c, 0, func(n *page) {
+				step(sStay, c, 0, func(n *page) {
 					n.cl[c].stays--
 					n.send(message{kind: "stay", owner: a.asked, sent: now, end: n.now + specEnd})
 				})
 			}
-			step(6, c, 0, func(n *page) { n.cl[c].asked = 0; n.send(message{kind: "leave", owner: a.asked}) })
+			step(sLeave, c, 0, func(n *page) { n.cl[c].asked = 0; n.send(message{kind: "leave", owner: a.asked}) })
 		}
 		if l := a.lease; l.owner != 0 {
 			if a.renews > 0 && !full {
-				step(7, c, 0, func(n *page) {
+				step(sRenew, c, 0, func(n *page) {
 					n.cl[c].renews--
 					n.send(message{kind: "renew", owner: l.owner, token: l.token, sent: now})
 				})
 			}
-			step(8, c, 0, func(n *page) {
+			step(sRelease, c, 0, func(n *page) {
 				n.cl[c].lease = lease{}
 				n.send(message{kind: "release", owner: l.owner, token: l.token})
 			})
 			if !p.relies(c) {
-				step(9, c, 0, func(n *page) { n.cl[c].lease = lease{} })
+				step(sTell, c, 0, func(n *page) { n.cl[c].lease = lease{} })
 			}
 		}
 		if p.crashes > 0 && (a.asked != 0 || a.lease.owner != 0) {
-			step(10, c, 0, func(n *page) { n.crashes--; n.cl[c] = actor{left: a.left} })
+			step(sCrash, c, 0, func(n *page) { n.crashes--; n.cl[c] = actor{left: a.left} })
 		}
 	}
 	if p.now < specTicks {
-		step(11, 0, 0, func(n *page) {
+		step(sPass, 0, 0, func(n *page) {
 			n.now++
 			n.queue = slices.DeleteFunc(n.queue, func(q place) bool { return q.until <= n.now })
 		})
@@ -239,8 +256,6 @@ func (p *page) judge() {
 		p.broken = "1: two clients rely on the lock"
 	}
 }
-
-var specSteps = []string{"arrives", "arrives, and stays", "is lost", "grant", "ask", "stay", "leave", "renew", "release", "tell", "crash", "pass"}
 
 func (p *page) show(a explore.Action) string { return specSteps[a.Kind] + " " + "AB"[a.Who:a.Who+1] }
 
