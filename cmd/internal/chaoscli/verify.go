@@ -40,10 +40,11 @@ cat host-*/service.log | fencelock-all verify --skew 50ms -`,
 				return cli.Exit(cli.ExitConfig, err)
 			}
 			if edn != "" {
-				if err := h.WriteEDN(os.Stdout, edn); err != nil {
+				var text strings.Builder
+				if err := h.WriteEDN(&text, edn); err != nil {
 					return cli.Exit(cli.ExitConfig, err)
 				}
-				return nil
+				return a.Print(text.String(), text.String())
 			}
 			v := h.Verify()
 			if err := a.Print(v, verdictText(v)); err != nil || v.Accepted {

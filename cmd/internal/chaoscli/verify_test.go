@@ -49,6 +49,21 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyWithoutOutput: a history that cannot be written is an error of the output.
+func TestVerifyWithoutOutput(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	cmd := exec.Command("fencelock", "verify", "--edn", "n", "-")
+	cmd.Stdin = strings.NewReader(`{"name":"n","token":1,"acquired":"2026-01-02T03:00:01Z","released":"2026-01-02T03:00:02Z"}`)
+	cmd.Stdout = full
+	_ = cmd.Run() // the exit code is checked
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitOutput {
+		t.Errorf("exit code %d, want %d", code, cli.ExitOutput)
+	}
+}
+
 // TestVerifyReadsAHistory: what chaos writes is accepted.
 func TestVerifyReadsAHistory(t *testing.T) {
 	t.Parallel()
