@@ -21,6 +21,7 @@ import (
 	"github.com/fencelock/fencelock/internal/awslogin"
 	"github.com/fencelock/fencelock/internal/freeze"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
+	"github.com/fencelock/fencelock/internal/testkit/nemesistest"
 	"github.com/fencelock/fencelock/recordlock"
 	"github.com/fencelock/fencelock/stores/s3records"
 )
@@ -32,9 +33,8 @@ func TestMain(m *testing.M) {
 	os.Setenv("AWS_ACCESS_KEY_ID", user)
 	os.Setenv("AWS_SECRET_ACCESS_KEY", password)
 	os.Setenv("AWS_REGION", "us-east-1")
-	proc.Main(map[string]func(string) driver.Engine{"s3": func(where string) driver.Engine {
-		return recordlock.New(recordsAt(where), nil)
-	}})
+	nemesistest.ServeWorker(open)
+	proc.Main(map[string]func(string) driver.Engine{"s3": open})
 	var err error
 	if programs, err = os.MkdirTemp("", "fencelock-minio-"); err != nil {
 		panic(err)
@@ -46,6 +46,9 @@ func TestMain(m *testing.M) {
 
 // programs is the directory of the programs that tests have built.
 var programs string
+
+// open opens the locks whose records are at a place, as recordsAt describes it.
+func open(where string) driver.Engine { return recordlock.New(recordsAt(where), nil) }
 
 // recordsAt returns the records at an endpoint, a space, and a prefix.
 func recordsAt(where string) *s3records.Records {

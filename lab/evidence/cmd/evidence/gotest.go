@@ -20,7 +20,7 @@ type result struct {
 func goTest(env []string, pkg, run string, args ...string) (result, error) {
 	var r result
 	module := "."
-	for _, m := range []string{"lab/kube", "lab", "cmd"} {
+	for _, m := range []string{"lab/kube", "lab/minio", "lab", "cmd"} {
 		if below, ok := strings.CutPrefix(pkg, "./"+m); ok {
 			module, pkg = m, "."+below
 			break

@@ -16,14 +16,18 @@ import (
 // An engine is a kind of servers on which the nemesis injects faults.
 type engine struct{ name, pkg, test string }
 
-// engines are those whose servers are installed or come from the module proxy, except for Kubernetes,
-// which takes long to compile: "make kube" runs its nemesis, and with KUBE_BIN so does this command.
+// engines are those whose servers are installed or come from the module proxy. MinIO and Kubernetes take
+// long to compile: "make minio" and "make kube" run their nemeses, and so does this command if
+// FENCELOCK_MINIO or KUBE_BIN says where they are.
 var engines = func() (all []engine) {
 	for _, name := range []string{"files", "redis", "redlock", "postgres", "mariadb", "sentinel-quarantine", "cluster"} {
 		all = append(all, engine{name, "./cmd/internal/nemesis", "^TestNemesis$/^" + name + "$"})
 	}
 	for _, name := range []string{"etcd", "nats"} {
 		all = append(all, engine{name, "./lab/stores", "^TestNemesis$/^" + name + "$"})
+	}
+	if os.Getenv("FENCELOCK_MINIO") != "" {
+		all = append(all, engine{"minio", "./lab/minio", "^TestNemesis$"})
 	}
 	if os.Getenv("KUBE_BIN") != "" {
 		all = append(all, engine{"kubernetes", "./lab/kube", "^TestNemesis$"})
