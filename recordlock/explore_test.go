@@ -166,12 +166,11 @@ func initial(b *bounds) *world {
 	return w
 }
 
-// with returns a copy of w in which client c can be changed.
-func (w *world) with(c int) *world {
+func (w *world) copy() *world {
 	n := *w
 	n.net = slices.Clone(w.net)
-	if c >= 0 {
-		n.cl[c] = w.cl[c].copy()
+	for i := range w.b.clients {
+		n.cl[i] = w.cl[i].copy()
 	}
 	return &n
 }
@@ -223,26 +222,25 @@ func (c client) copy() client {
 	return c
 }
 
-func (w *world) next(emit func(explore.Action, func() *world)) {
+func (w *world) next(emit func(explore.Action, func(*world))) {
 	act := func(k, c, arg int, f func(n *world, c *client)) {
 		a := explore.Action{Kind: uint8(k), Who: uint8(max(c, 0)), Arg: uint8(arg)}
-		step := func(late bool) func() *world {
-			return func() *world {
-				n := w.with(c)
+		seq := w.seq
+		step := func(late bool) func(*world) {
+			return func(n *world) {
 				if c < 0 {
 					f(n, nil)
 				} else {
 					f(n, &n.cl[c])
 				}
 				switch {
-				case n.seq == w.seq || w.b.late == 0: // it has sent nothing, or all requests may be late
+				case n.seq == seq || w.b.late == 0: // it has sent nothing, or all requests may be late
 				case late:
 					n.late--
 				default:
-					n.land(c, w.seq)
+					n.land(c, seq)
 				}
 				n.tidy()
-				return n
 			}
 		}
 		emit(a, step(false))
@@ -432,10 +430,8 @@ func (w *world) exec(i int, again bool) {
 			k.version = w.at()
 		}
 	}
-	n := w.cl[r.who].copy()
-	if c := n.call; c != nil && c.seq == r.seq && !c.executed {
+	if c := w.cl[r.who].call; c != nil && c.seq == r.seq && !c.executed {
 		c.executed, c.after, c.version, c.err = true, k.after, k.version, k.err
-		w.cl[r.who] = n
 	}
 }
 
@@ -619,10 +615,7 @@ func (w *world) fair() int {
 	if slices.ContainsFunc(all, func(c client) bool { return c.has }) || !slices.ContainsFunc(all, client.wants) {
 		return 0
 	}
-	n := w.with(-1)
-	for i := range n.b.clients {
-		n.cl[i] = n.cl[i].copy()
-	}
+	n := w.copy()
 	n.net = slices.DeleteFunc(n.net, func(r request) bool { k := n.cl[r.who].call; return k == nil || k.seq != r.seq })
 	for units := 0; units <= w.b.fair; units++ {
 		for range 8 {
@@ -922,7 +915,7 @@ func modelOf(b bounds) explore.Model[*world] {
 		b.margin = lasts/50 + 10*time.Millisecond
 	}
 	return explore.Model[*world]{
-		Init: initial(&b), Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
+		Init: initial(&b), Copy: (*world).copy, Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
 		Limit: 8_000_000,
 	}
 }

@@ -174,13 +174,11 @@ const (
 
 var what = [...]string{"acquires", "is answered", "late:", "executed:", "answered:", "no answer in time:", "gives up", "renews", "releases", "crashes", "time passes"}
 
-func (w *world) next(emit func(explore.Action, func() *world)) {
+func (w *world) next(emit func(explore.Action, func(*world))) {
 	act := func(k, c, arg int, f func(n *world)) {
-		emit(explore.Action{Kind: uint8(k), Who: uint8(c), Arg: uint8(arg)}, func() *world {
-			n := w.copy()
+		emit(explore.Action{Kind: uint8(k), Who: uint8(c), Arg: uint8(arg)}, func(n *world) {
 			f(n)
 			n.look()
-			return n
 		})
 	}
 	if first := slices.IndexFunc(w.net, isFresh); first >= 0 {
@@ -488,7 +486,7 @@ func modelOf(b bounds) explore.Model[*world] {
 		b.margin = lasts/50 + 10*time.Millisecond
 	}
 	return explore.Model[*world]{
-		Init: initial(&b), Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
+		Init: initial(&b), Copy: (*world).copy, Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
 		Limit: 8_000_000,
 	}
 }

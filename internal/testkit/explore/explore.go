@@ -16,14 +16,15 @@ import (
 // An Action is one step of a model: what, who, and which. It is small, since each state stores one.
 type Action struct{ Kind, Who, Arg uint8 }
 
-// A Model has the rules of a system. A state is not changed after it was emitted.
+// A Model has the rules of a system. S is a pointer: a step changes the state.
 type Model[S any] struct {
 	Init  S
-	Next  func(s S, emit func(Action, func() S)) // the steps that can follow, always in the same order, and what they lead to
-	Key   func(s S, b []byte) []byte             // appends to b; equal keys mean equal futures
-	Check func(s S) string                       // the rule that s breaks, or ""
-	Show  func(s S, a Action) string             // one line of a timeline: the action that led to s, and s
-	Limit int                                    // stop at so many states; 0 means none
+	Copy  func(s S) S                           // which a step may change
+	Next  func(s S, emit func(Action, func(S))) // the steps that can follow s, always in the same order
+	Key   func(s S, b []byte) []byte            // appends to b; equal keys mean equal futures
+	Check func(s S) string                      // the rule that s breaks, or ""
+	Show  func(s S, a Action) string            // one line of a timeline: the action that led to s, and s
+	Limit int                                   // stop at so many states; 0 means none
 }
 
 // A Result is what was explored.
@@ -153,9 +154,10 @@ func (x *search[S]) work(level []node[S], at *atomic.Int64) {
 		}
 		n := level[i]
 		level[i].s = *new(S) // it is not needed any more
-		x.m.Next(n.s, func(a Action, step func() S) {
+		x.m.Next(n.s, func(a Action, step func(S)) {
 			x.steps.Add(1)
-			s := step()
+			s := x.m.Copy(n.s)
+			step(s)
 			if key = x.m.Key(s, key[:0]); !x.seen.add(key) {
 				return
 			}
@@ -184,15 +186,15 @@ func (x *search[S]) broken(why string, o origin) {
 
 // Print writes a trace as a timeline, one step on each line.
 func Print[S any](w io.Writer, m Model[S], trace []Action) {
-	s := m.Init
+	s := m.Copy(m.Init)
 	for i, a := range trace {
-		var next func() S
-		m.Next(s, func(b Action, step func() S) {
+		var next func(S)
+		m.Next(s, func(b Action, step func(S)) {
 			if b == a {
 				next = step
 			}
 		})
-		s = next()
+		next(s)
 		fmt.Fprintf(w, "%3d  %s\n", i+1, m.Show(s, a))
 	}
 }

@@ -8,29 +8,34 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/explore"
 )
 
-// jugs is a puzzle with a known shortest answer: jugs of 3 and 5 litres, one with 4 litres in 6 steps.
-func jugs(key func(s [2]int, b []byte) []byte) explore.Model[[2]int] {
-	return explore.Model[[2]int]{
-		Next: func(s [2]int, emit func(explore.Action, func() [2]int)) {
+// litres are in jugs of 3 and 5 litres.
+type litres = *[2]int
+
+// jugs is a puzzle with a known shortest answer: one has 4 litres after 6 steps.
+func jugs(key func(s litres, b []byte) []byte) explore.Model[litres] {
+	return explore.Model[litres]{
+		Init: &[2]int{},
+		Copy: func(s litres) litres { n := *s; return &n },
+		Next: func(s litres, emit func(explore.Action, func(litres))) {
 			most := [2]int{3, 5}
 			for i := range s {
-				full, empty, poured := s, s, s
+				full, empty, poured := *s, *s, *s
 				full[i], empty[i] = most[i], 0
 				n := min(s[i], most[1-i]-s[1-i])
 				poured[i], poured[1-i] = s[i]-n, s[1-i]+n
 				for k, n := range [][2]int{full, empty, poured} {
-					emit(explore.Action{Kind: uint8(k), Who: uint8(i)}, func() [2]int { return n })
+					emit(explore.Action{Kind: uint8(k), Who: uint8(i)}, func(s litres) { *s = n })
 				}
 			}
 		},
 		Key:   key,
-		Check: func(s [2]int) string { return map[bool]string{true: "four"}[s[1] == 4] },
-		Show:  func(s [2]int, a explore.Action) string { return "step" },
+		Check: func(s litres) string { return map[bool]string{true: "four"}[s[1] == 4] },
+		Show:  func(s litres, a explore.Action) string { return "step" },
 		Limit: 1000,
 	}
 }
 
-func whole(s [2]int, b []byte) []byte { return append(b, byte(s[0]), byte(s[1])) }
+func whole(s litres, b []byte) []byte { return append(b, byte(s[0]), byte(s[1])) }
 
 func TestShortestTrace(t *testing.T) {
 	for workers := range 3 {
@@ -61,7 +66,7 @@ func TestWalk(t *testing.T) {
 	if again := explore.Walk(m, w.Seed, 1, 1); !slices.Equal(again.Trace, w.Trace) {
 		t.Errorf("seed %d leads to %v, then to %v", w.Seed, w, again)
 	}
-	m.Check = func([2]int) string { return "" }
+	m.Check = func(litres) string { return "" }
 	if w := explore.Walk(m, 1, 10_000, 2); w.Broken != "" || w.Steps < 10_000 {
 		t.Errorf("%v, want 10,000 steps", w)
 	}
@@ -69,7 +74,7 @@ func TestWalk(t *testing.T) {
 
 func TestExhausts(t *testing.T) {
 	m := jugs(whole)
-	m.Check = func([2]int) string { return "" }
+	m.Check = func(litres) string { return "" }
 	if r := explore.Run(m, 2); !r.Complete || r.States != 16 {
 		t.Errorf("%v, want 16 states", r)
 	}
@@ -79,7 +84,7 @@ func TestCheckKey(t *testing.T) {
 	if states, keys, err := explore.CheckKey(jugs(whole)); err != nil || states != 16 || keys != 16 {
 		t.Errorf("%d states, %d keys, %v", states, keys, err)
 	}
-	merges := func(s [2]int, b []byte) []byte { return append(b, byte(s[0])) }
+	merges := func(s litres, b []byte) []byte { return append(b, byte(s[0])) }
 	if _, _, err := explore.CheckKey(jugs(merges)); err == nil {
 		t.Error("a key that merges states with different futures passes")
 	}

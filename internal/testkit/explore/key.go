@@ -26,8 +26,9 @@ func CheckKey[S any](m Model[S]) (states, keys int, err error) {
 		for _, s := range level {
 			states++
 			var list [][2]uint64
-			m.Next(s, func(_ Action, step func() S) {
-				n := step()
+			m.Next(s, func(_ Action, step func(S)) {
+				n := m.Copy(s)
+				step(n)
 				b = hand(n, b[:0])
 				list = append(list, whole.hash(b))
 				if whole.add(Whole(n, nil)) {

@@ -169,13 +169,11 @@ const (
 
 var specSteps = [...]string{"arrives", "arrives, and stays", "is lost", "grant", "ask", "stay", "leave", "renew", "release", "tell", "crash", "pass"}
 
-func (p *page) next(emit func(explore.Action, func() *page)) {
+func (p *page) next(emit func(explore.Action, func(*page))) {
 	step := func(kind, who, arg int, f func(n *page)) {
-		emit(explore.Action{Kind: uint8(kind), Who: uint8(who), Arg: uint8(arg)}, func() *page {
-			n := p.copy()
+		emit(explore.Action{Kind: uint8(kind), Who: uint8(who), Arg: uint8(arg)}, func(n *page) {
 			f(n)
 			n.judge()
-			return n
 		})
 	}
 	full := len(p.net) >= specNet
@@ -264,7 +262,7 @@ func specification(p page) explore.Model[*page] {
 		p.cl[c].left = p.asks
 	}
 	return explore.Model[*page]{
-		Init: &p, Next: (*page).next, Key: func(p *page, b []byte) []byte { return explore.Whole(p, b) },
+		Init: &p, Copy: (*page).copy, Next: (*page).next, Key: func(p *page, b []byte) []byte { return explore.Whole(p, b) },
 		Check: func(p *page) string { return p.broken }, Show: (*page).show, Limit: 3_000_000,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,7 @@ func (w Walks) String() string {
 // the first one.
 func Walk[S any](m Model[S], first uint64, steps int64, workers int) Walks {
 	began := time.Now()
+	defer debug.SetGCPercent(debug.SetGCPercent(1600)) // a walk keeps little, and leaves much behind
 	var r Walks
 	var walks, taken atomic.Int64
 	var stopped atomic.Bool
@@ -63,12 +65,12 @@ func Walk[S any](m Model[S], first uint64, steps int64, workers int) Walks {
 // walk takes random steps until none can follow, and returns them and the rule that the last state breaks.
 func walk[S any](m Model[S], seed uint64) (trace []Action, broken string) {
 	chance := rand.New(rand.NewPCG(seed, 0))
-	s := m.Init
+	s := m.Copy(m.Init) // each step changes it: nothing else needs the states before
 	for len(trace) < longestWalk {
 		var chosen Action
-		var step func() S
+		var step func(S)
 		n := 0
-		m.Next(s, func(a Action, next func() S) {
+		m.Next(s, func(a Action, next func(S)) {
 			if n++; chance.IntN(n) == 0 {
 				chosen, step = a, next
 			}
@@ -76,7 +78,8 @@ func walk[S any](m Model[S], seed uint64) (trace []Action, broken string) {
 		if step == nil {
 			return trace, ""
 		}
-		s, trace = step(), append(trace, chosen)
+		step(s)
+		trace = append(trace, chosen)
 		if broken = m.Check(s); broken != "" {
 			return trace, broken
 		}

@@ -154,22 +154,21 @@ var what = [...]string{
 	"time passes", "renews", "releases", "crashes", "the server loses its data", "executed and answered", "server executes a copy of",
 }
 
-func (w *world) next(emit func(explore.Action, func() *world)) {
+func (w *world) next(emit func(explore.Action, func(*world))) {
 	act := func(k, c, arg int, f func(n *world)) {
 		a := explore.Action{Kind: uint8(k), Who: uint8(c), Arg: uint8(arg)}
-		step := func(late bool) func() *world {
-			return func() *world {
-				n := w.copy()
+		seq := w.seq
+		step := func(late bool) func(*world) {
+			return func(n *world) {
 				f(n)
 				switch {
-				case n.seq == w.seq || w.b.late == 0: // nothing was sent, or all requests may be late
+				case n.seq == seq || w.b.late == 0: // nothing was sent, or all requests may be late
 				case late:
 					n.late--
 				default:
-					n.land(c, w.seq)
+					n.land(c, seq)
 				}
 				n.look()
-				return n
 			}
 		}
 		emit(a, step(false))
@@ -573,7 +572,7 @@ func modelOf(b bounds) explore.Model[*world] {
 		b.margin = lasts*time.Millisecond/50 + 10*time.Millisecond
 	}
 	return explore.Model[*world]{
-		Init: initial(&b), Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
+		Init: initial(&b), Copy: (*world).copy, Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
 		Limit: 8_000_000,
 	}
 }
