@@ -19,7 +19,7 @@ var (
 )
 
 // longWalks is how many steps walks take within each bound if the large bounds are asked for.
-const longWalks = "FENCELOCK_WALK=25000000"
+const longWalks = "FENCELOCK_WALK=250000000"
 
 // explored visits the small bounds and takes random walks; if asked for, it also visits the large
 // bounds, takes long walks, and lets the explorer find the mutants.

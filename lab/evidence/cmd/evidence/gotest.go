@@ -26,7 +26,7 @@ func goTest(env []string, pkg, run string, args ...string) (result, error) {
 			break
 		}
 	}
-	cmd := exec.Command("go", append([]string{"test", "-C", module, "-json", "-count=1", "-timeout=60m", "-run=" + run, pkg}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-C", module, "-json", "-count=1", "-timeout=6h", "-run=" + run, pkg}, args...)...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
