@@ -37,6 +37,7 @@ type section struct {
 var sections = []section{
 	{"suite.json", "Conformance suite, mutants and twins", introSuite, writeSuite},
 	{"nemesis.json", "Faults on real servers", introNemesis, writeNemesis},
+	{"soak.json", "A million acquisitions", introSoak, writeNemesis},
 	{"sim.json", "Simulator", introSim, writeSim},
 	{"explore.json", "States visited", introExplore, writeExplored},
 	{"comparison.json", "When a loss is reported", introComparison, writeComparison},
@@ -57,6 +58,8 @@ same answers as their [twins](glossary.md#twin).`
 
 const introNemesis = `The [nemesis](chaos.md) injects faults that must be safe. A violation is an overlap of two holders,
 a token out of order, or a name that is not free in time.`
+
+const introSoak = `The same faults on 100 locks of 20 workers, of which one fault stops a smaller part.`
 
 const introSim = `Redlock's decisions on modelled nodes, clocks and networks. Each class outside of the model drops
 one assumption, so violations are expected there.`

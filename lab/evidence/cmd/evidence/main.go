@@ -4,6 +4,7 @@
 //	evidence sim -events N       the simulator
 //	evidence explore             the explorer
 //	evidence nemesis -for 60s    faults on real servers
+//	evidence soak                faults on real servers, with more workers and locks, for an hour
 //	evidence page                the page, from the files in docs/evidence
 //
 // Run it in the folder lab. The other files are written by the commands in bench.
@@ -21,14 +22,15 @@ import (
 )
 
 // measures are the commands that write one file each.
-var measures = map[string]func(flags) (evidence.Report, error){"suite": suite, "sim": simulate, "explore": explored, "nemesis": nemeses}
+var measures = map[string]func(flags) (evidence.Report, error){"suite": suite, "sim": simulate, "explore": explored, "nemesis": nemeses, "soak": soak}
 
 // flags are how much is measured.
 type flags struct {
-	events int64
-	length time.Duration
-	engine string
-	large  bool
+	events       int64
+	length       time.Duration
+	engine       string
+	large        bool
+	acquisitions int64
 }
 
 func main() {
@@ -40,7 +42,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("which: suite, sim, explore, nemesis or page")
+		return errors.New("which: suite, sim, explore, nemesis, soak or page")
 	}
 	set := flag.NewFlagSet("evidence "+args[0], flag.ContinueOnError)
 	var f flags
@@ -48,6 +50,7 @@ func run(args []string) error {
 	set.DurationVar(&f.length, "for", time.Minute, "inject faults for so long, on each engine")
 	set.StringVar(&f.engine, "engine", "", "inject faults on this engine only, and keep the results of the others")
 	set.BoolVar(&f.large, "large", false, "explore large bounds and mutants, too, for half an hour")
+	set.Int64Var(&f.acquisitions, "acquisitions", 1_000_000, "soak until so many acquisitions are checked")
 	if err := set.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -56,7 +59,7 @@ func run(args []string) error {
 	}
 	measure := measures[args[0]]
 	if measure == nil {
-		return fmt.Errorf("%q measures nothing: suite, sim, explore, nemesis or page", args[0])
+		return fmt.Errorf("%q measures nothing: suite, sim, explore, nemesis, soak or page", args[0])
 	}
 	begun := time.Now()
 	report, err := measure(f)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/fencelock/fencelock/lab/evidence"
@@ -19,6 +20,22 @@ func TestAddRun(t *testing.T) {
 	want := evidence.Nemesis{Engine: "redis", Acquisitions: 540, Faults: 25, Seed: 7}
 	if n != want {
 		t.Errorf("%+v, want %+v", n, want)
+	}
+}
+
+func TestSoaked(t *testing.T) {
+	t.Parallel()
+	var got soaked
+	for _, line := range []string{
+		"building", "files: 20 workers, TTL 2s, seed 4, 1m15s", "", "faults             cut 2, kill 10", "acquisitions       700",
+		"checked acquisitions in all: 700", "redis: 20 workers, TTL 2s, seed 5, 9s", "faults             none", "acquisitions       50",
+		"files: 20 workers, TTL 2s, seed 6, 2m0s", "acquisitions       1",
+	} {
+		got.add(line)
+	}
+	want := soaked{{Engine: "redis", Seconds: 9, Acquisitions: 50, Seed: 5}, {Engine: "files", Seconds: 195, Acquisitions: 701, Faults: 12, Seed: 4}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
