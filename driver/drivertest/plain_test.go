@@ -28,9 +28,11 @@ type faults struct {
 type plain struct {
 	process
 	faults
-	mu     sync.Mutex // guards turns, leases
+	heir   driver.Engine // releases the locks of a dead client
+	mu     sync.Mutex    // guards turns, leases, dead
 	turns  map[string]chan struct{}
 	leases map[string]driver.Lease // by owner
+	dead   bool
 }
 
 func (p *plain) Traits() driver.Traits {
@@ -53,7 +55,10 @@ func (p *plain) Acquire(ctx context.Context, req driver.Request) (driver.Grant, 
 	if err == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.leases[g.Owner] = driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode}
+		l := driver.Lease{Name: req.Name, Owner: g.Owner, Token: g.Token, Mode: req.Mode}
+		if p.leases[g.Owner] = l; p.dead {
+			p.free(l)
+		}
 	}
 	return g, err
 }
@@ -101,14 +106,20 @@ func (p *plain) List(ctx context.Context, q driver.Query) ([]driver.Status, erro
 }
 
 func (p *plain) Kill(t testing.TB) {
+	p.process.Kill(t) // after it nothing is granted to this client
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.dead = true
 	for _, l := range p.leases {
-		if !p.ghosts {
-			p.process.Release(context.Background(), l)
-		}
+		p.free(l)
 	}
-	p.process.Kill(t)
+}
+
+// free releases a lock of a dead client.
+func (p *plain) free(l driver.Lease) {
+	if !p.ghosts {
+		_ = p.heir.Release(context.Background(), l) // it may be released already
+	}
 }
 
 // plainStore is a world of plain clients.
@@ -118,7 +129,7 @@ type plainStore struct {
 }
 
 func (s plainStore) Client(testing.TB) drivertest.Client {
-	return &plain{process: process{s.Engine.Client()}, faults: s.faults,
+	return &plain{process: process{s.Engine.Client()}, faults: s.faults, heir: s.Engine.Client(),
 		turns: map[string]chan struct{}{}, leases: map[string]driver.Lease{}}
 }
 
