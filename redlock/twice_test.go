@@ -85,7 +85,7 @@ func TestGrantReachesTheOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range w {
-				eventually(t, "the lock on every node", func() bool { return r.Do(t, "EXISTS", "lock:x") == "1" })
+				eventually(t, "the lock on every node", func() bool { return strings.Contains(r.Do(t, "GET", "lock:x"), g.Owner) })
 			}
 			w[0].Kill(t)
 			l := leaseOf("x", g, long)
