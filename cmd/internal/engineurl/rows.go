@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,37 +26,29 @@ import (
 // advisory locks, which have no effect here.
 var rowsParameters = []string{"table", "listen", "timeout"}
 
-// rowsTarget is a parsed URL of locks in rows. They have a scheme of their own, and no parameter of
+// Rows is a parsed URL of locks in rows. They have a scheme of their own, and no parameter of
 // postgres://, since the two do not exclude each other.
-type rowsTarget struct {
-	*postgresTarget
-	config pgrecords.Config
-	direct *pgconn.Config // of the connection that listens; nil if there is none
+type Rows struct {
+	*Postgres
+	Config pgrecords.Config
+	Direct *pgconn.Config // of the connection that listens; nil if there is none
 }
 
-// openRows connects once, creates the table if there is none, and returns the engine of the URL.
-func openRows(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
-	t, err := parseRows(u)
+// Open connects once, creates the table if there is none, and returns the engine.
+func (t *Rows) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
+	pgrecords.NoCancel(t.Pool)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.Pool) // the pool outlives ctx
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.New(t.Hide(err.Error()))
 	}
-	o.postgres(&t.pool.ConnConfig.Config)
-	if t.direct != nil {
-		o.postgres(t.direct)
-	}
-	pgrecords.NoCancel(t.pool)
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool) // the pool outlives ctx
-	if err != nil {
-		return nil, nil, errors.New(t.hide(err.Error()))
-	}
-	plain := pgrecords.New(pool, &t.config)
+	plain := pgrecords.New(pool, &t.Config)
 	var records Records = plain
-	e, end := &rowsEngine{pool: pool, table: cmp.Or(t.config.Table, recordsTable)}, pool.Close
-	if t.direct != nil {
-		e.listener = plain.Listen(t.direct)
+	e, end := &rowsEngine{pool: pool, table: t.Config.Table}, pool.Close
+	if t.Direct != nil {
+		e.listener = plain.Listen(t.Direct)
 		records, end = e.listener, func() { _ = e.listener.Close(); pool.Close() }
 	}
-	e.Engine = recordlock.New(records, &recordlock.Config{Name: u.Scheme})
+	e.Engine = recordlock.New(records, &recordlock.Config{Name: "postgres+rows"})
 	closeAll := func() error { return closeBoth(e.Close, end) }
 	if err := t.prepare(ctx, records); err != nil {
 		return nil, nil, errors.Join(err, closeAll())
@@ -64,7 +57,7 @@ func openRows(ctx context.Context, u *url.URL, o options) (driver.Engine, func()
 }
 
 // parseRows parses a URL. It does not connect.
-func parseRows(u *url.URL) (*rowsTarget, error) {
+func parseRows(u *url.URL) (*Rows, error) {
 	q, err := parseQuery(u)
 	if err != nil {
 		return nil, err
@@ -80,34 +73,34 @@ func parseRows(u *url.URL) (*rowsTarget, error) {
 	if err != nil {
 		return nil, errors.New("the URL cannot be understood")
 	}
-	t := &rowsTarget{config: pgrecords.Config{Table: q.Get("table"), Timeout: q.duration("timeout", 100*time.Millisecond, "10s")}}
-	if t.postgresTarget, err = parsePostgres(inner); err != nil {
+	t := &Rows{Config: pgrecords.Config{Table: cmp.Or(q.Get("table"), recordsTable), Timeout: q.duration("timeout", 100*time.Millisecond, "10s")}}
+	if t.Postgres, err = parsePostgres(inner); err != nil {
 		return nil, err
 	}
 	if !q.Has("pool_max_conns") {
-		t.pool.MaxConns = mysqlConnections
+		t.Pool.MaxConns = mysqlConnections
 	}
 	if !q.Has("pool_ping_timeout") {
-		t.pool.PingTimeout = 300 * time.Millisecond // a NAT may have dropped all idle connections
+		t.Pool.PingTimeout = 300 * time.Millisecond // a NAT may have dropped all idle connections
 	}
 	if q.Has("listen") {
 		t.keep(q.Get("listen"))
-		if t.direct, err = pgconn.ParseConfig(q.Get("listen")); err != nil || !strings.HasPrefix(q.Get("listen"), "postgres") {
+		if t.Direct, err = pgconn.ParseConfig(q.Get("listen")); err != nil || !strings.HasPrefix(q.Get("listen"), "postgres") {
 			return nil, errors.New("listen= is no URL of PostgreSQL; write postgres://user:password@host/database, with & as %26")
 		}
-		t.keep(t.direct.Password)
+		t.keep(t.Direct.Password)
 	}
 	return t, q.err
 }
 
 // prepare connects once. It creates the table, and the trigger of listen=, if there is none.
-func (t *rowsTarget) prepare(ctx context.Context, records Records) error {
-	missing := func(err error) bool { return noTable(err) || err == nil && t.direct != nil }
+func (t *Rows) prepare(ctx context.Context, records Records) error {
+	missing := func(err error) bool { return NoTable(err) || err == nil && t.Direct != nil }
 	return firstRequest(ctx, t.limit, records, missing, func(err error) error { return t.explain(err, "", tableRights) })
 }
 
-// noTable reports whether the server has answered that the table does not exist.
-func noTable(err error) bool {
+// NoTable reports whether the server has answered that the table does not exist.
+func NoTable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == noSuchRelation
 }
@@ -189,37 +182,4 @@ func (e *rowsEngine) query(ctx context.Context, statement string, args ...[]byte
 	defer conn.Release()
 	r := conn.Conn().PgConn().ExecParams(ctx, statement, args, nil, nil, nil).Read()
 	return r, r.Err
-}
-
-// rowsPart returns a table of its own; see mysqlPart.
-func rowsPart(u *url.URL, prefix string) (*Part, error) {
-	tooLong := partTable(u, prefix)
-	t, err := parseRows(u)
-	if err = cmp.Or(err, tooLong); err != nil {
-		return nil, err
-	}
-	return &Part{URL: u.String(), Hosts: []string{t.pool.ConnConfig.Host}, Dead: DeadLeases, sweep: t.sweep}, nil
-}
-
-// sweep counts the rows of the table, and drops it with its trigger. If there is no table, it returns 0.
-func (t *rowsTarget) sweep(ctx context.Context, remove bool) (n int, err error) {
-	conn, err := pgconn.ConnectConfig(ctx, &t.pool.ConnConfig.Config)
-	if err != nil {
-		return 0, fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, t.reason(err))
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	tag, err := conn.Exec(ctx, "SELECT FROM "+t.config.Table).ReadAll()
-	if noTable(err) {
-		return 0, nil
-	}
-	if err == nil {
-		n = int(tag[0].CommandTag.RowsAffected())
-	}
-	if err == nil && remove {
-		err = conn.Exec(ctx, "DROP TABLE "+t.config.Table+"; DROP FUNCTION IF EXISTS "+t.config.Table+"_notify()").Close()
-	}
-	if err != nil {
-		return n, fmt.Errorf("postgres: %s", t.reason(err))
-	}
-	return n, nil
 }
