@@ -183,15 +183,6 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, err
 }
 
-// Parameter returns a parameter of a URL, or "".
-func Parameter(raw, name string) string {
-	u, err := ParseURL(raw)
-	if err != nil {
-		return ""
-	}
-	return u.Query().Get(name)
-}
-
 // digits reports whether s begins with digits, as the rest of host:port/path does.
 func digits(s string) bool {
 	s, _, _ = strings.Cut(s, "/")

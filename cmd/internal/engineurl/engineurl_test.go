@@ -111,16 +111,6 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-func TestParameter(t *testing.T) {
-	for raw, want := range map[string]string{
-		"redis://h?quarantine=on": "on", "redlock://h1:1,h2:2,h3:3?quarantine=off": "off", "redis://h": "", "%zz": "", "": "",
-	} {
-		if got := engineurl.Parameter(raw, "quarantine"); got != want {
-			t.Errorf("%s: %q, want %q", raw, got, want)
-		}
-	}
-}
-
 func TestRedact(t *testing.T) {
 	for in, want := range map[string]string{
 		"dial redis://u:p@h:1: refused": "dial redis://redacted@h:1: refused",

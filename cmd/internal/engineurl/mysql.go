@@ -47,7 +47,11 @@ func (t *MySQL) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func()
 	records := sqlrecords.New(db, sqlrecords.MySQL, &sqlrecords.Config{Table: t.Table})
 	engine := recordlock.New(records, &recordlock.Config{Name: t.scheme})
 	end := func() error { return closeBoth(engine.Close, func() { _ = db.Close() }) }
-	if err := t.prepare(ctx, records); err != nil {
+	missing := func(err error) bool {
+		server, ok := errors.AsType[*mysql.MySQLError](err)
+		return ok && server.Number == NoSuchTable
+	}
+	if err := firstRequest(ctx, t.limit, records, missing, func(err error) error { return explain(err, t.secrets, "", tableRights) }); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
 	return engine, end, nil
@@ -89,15 +93,6 @@ func parseMySQL(u *url.URL) (*MySQL, error) {
 	}
 	t.keep(t.Client.Passwd)
 	return t, q.err
-}
-
-// prepare connects once. It creates the table if there is none.
-func (t *MySQL) prepare(ctx context.Context, records *sqlrecords.Records) error {
-	missing := func(err error) bool {
-		server, ok := errors.AsType[*mysql.MySQLError](err)
-		return ok && server.Number == NoSuchTable
-	}
-	return firstRequest(ctx, t.limit, records, missing, func(err error) error { return explain(err, t.secrets, "", tableRights) })
 }
 
 // tableRights is the hint for a server that refuses a user of a table.

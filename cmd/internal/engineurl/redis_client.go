@@ -63,7 +63,9 @@ func newRedisClient(u *url.URL, q *query) (r RedisClient, err error) {
 		return r, errors.New("the URL names a user and no password; write user:password@, or :password@ for the default user")
 	}
 	r.setTimes(q)
-	return r, r.setTLS(u, q)
+	r.Option.TLSConfig, err = parseTLS(q, q.only("tls", "on") || u.Scheme == "rediss")
+	r.Option.Sentinel.TLSConfig = r.Option.TLSConfig
+	return r, err
 }
 
 // setTimes sets the timeouts, from 100 ms to one minute. With less, a busy server would count as
@@ -81,13 +83,6 @@ func (r *RedisClient) setTimes(q *query) {
 	r.Option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: min(max(timeout/2, pingOftenest), pingRarest)}
 	r.Option.Sentinel.Dialer = r.Option.Dialer
 	r.Option.ConnWriteTimeout = timeout
-}
-
-// setTLS reads certificates.
-func (r *RedisClient) setTLS(u *url.URL, q *query) error {
-	config, err := parseTLS(q, q.only("tls", "on") || u.Scheme == "rediss")
-	r.Option.TLSConfig, r.Option.Sentinel.TLSConfig = config, config
-	return err
 }
 
 // parseTLS reads certificates, if TLS is on. The certificate of a server must be valid for the host

@@ -35,7 +35,15 @@ func (r *Redlock) Open(context.Context, *slog.Logger) (driver.Engine, func() err
 	var conns []redlock.Node
 	var lazies []*redlock.Lazy
 	for _, addr := range r.Engine.Nodes {
-		lazy := redlock.NewLazy(r.dialer(addr))
+		option := r.Option
+		option.InitAddress = []string{addr}
+		lazy := redlock.NewLazy(func() (rueidis.Client, error) { // called again for a server that was unreachable
+			client, err := rueidis.NewClient(option)
+			if err != nil {
+				return nil, r.clean(err)
+			}
+			return client, nil
+		})
 		conns, lazies = append(conns, lazy), append(lazies, lazy)
 	}
 	engine := redlock.New(conns, &r.Engine)
@@ -46,20 +54,6 @@ func (r *Redlock) Open(context.Context, *slog.Logger) (driver.Engine, func() err
 			}
 		})
 	}, nil
-}
-
-// dialer returns a function that connects to a server. The engine calls it again for a server that
-// was unreachable.
-func (r *Redlock) dialer(addr string) func() (rueidis.Client, error) {
-	option := r.Option
-	option.InitAddress = []string{addr}
-	return func() (rueidis.Client, error) {
-		client, err := rueidis.NewClient(option)
-		if err != nil {
-			return nil, r.clean(err)
-		}
-		return client, nil
-	}
 }
 
 // clean removes passwords from an error. If err contains none, clean keeps its type, which the

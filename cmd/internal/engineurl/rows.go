@@ -34,7 +34,8 @@ type Rows struct {
 	Direct *pgconn.Config // of the connection that listens; nil if there is none
 }
 
-// Open connects once, creates the table if there is none, and returns the engine.
+// Open connects once, creates the table, and the trigger of listen=, if there is none, and returns the
+// engine.
 func (t *Rows) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
 	pgrecords.NoCancel(t.Pool)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.Pool) // the pool outlives ctx
@@ -50,7 +51,8 @@ func (t *Rows) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() 
 	}
 	e.Engine = recordlock.New(records, &recordlock.Config{Name: "postgres+rows"})
 	closeAll := func() error { return closeBoth(e.Close, end) }
-	if err := t.prepare(ctx, records); err != nil {
+	missing := func(err error) bool { return NoTable(err) || err == nil && t.Direct != nil }
+	if err := firstRequest(ctx, t.limit, records, missing, func(err error) error { return t.explain(err, "", tableRights) }); err != nil {
 		return nil, nil, errors.Join(err, closeAll())
 	}
 	return e, closeAll, nil
@@ -93,12 +95,6 @@ func parseRows(u *url.URL) (*Rows, error) {
 	return t, q.err
 }
 
-// prepare connects once. It creates the table, and the trigger of listen=, if there is none.
-func (t *Rows) prepare(ctx context.Context, records Records) error {
-	missing := func(err error) bool { return NoTable(err) || err == nil && t.Direct != nil }
-	return firstRequest(ctx, t.limit, records, missing, func(err error) error { return t.explain(err, "", tableRights) })
-}
-
 // NoTable reports whether the server has answered that the table does not exist.
 func NoTable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -126,21 +122,19 @@ func (e *rowsEngine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.F
 	if err != nil {
 		return nil, err
 	}
-	switch tables, err := e.namesakes(ctx); {
-	case err != nil:
+	tables, advisory, err := e.neighbours(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	case tables != "":
+	}
+	if tables != "" {
 		findings = append(findings, inspect.Found("other tables", driver.Warning, "other schemas have a table of this name: "+tables,
 			"a process whose role or search_path leads to another table has other locks", "write the schema in all URLs, as in table=public."+e.table))
 	}
 	const other = "other locks"
-	switch both, err := e.hasAdvisory(ctx); {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	case both:
+	if advisory {
 		findings = append(findings, inspect.Found(other, driver.Warning, "the database also has the schema fencelock, of postgres:// and pglock",
 			"these locks and those in rows do not exclude each other: a process of each kind can hold the same lock", "use postgres+rows:// in all processes, then drop the schema fencelock"))
-	default:
+	} else {
 		findings = append(findings, inspect.Passed(other, "no advisory locks of fencelock in this database"))
 	}
 	if e.listener == nil {
@@ -154,32 +148,20 @@ func (e *rowsEngine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.F
 	return append(findings, inspect.Passed("notifications", "they arrive")), nil
 }
 
-// hasAdvisory reports whether the database has the schema of advisory locks.
-func (e *rowsEngine) hasAdvisory(ctx context.Context) (bool, error) {
-	r, err := e.query(ctx, "SELECT WHERE to_regclass('fencelock.held') IS NOT NULL")
-	return err == nil && len(r.Rows) > 0, err
-}
-
-// namesakes returns the tables of the same name in other schemas, unless the URL names the schema.
-func (e *rowsEngine) namesakes(ctx context.Context) (string, error) {
-	if strings.Contains(e.table, ".") {
-		return "", nil
-	}
-	r, err := e.query(ctx, "SELECT string_agg(oid::regclass::text, ', ') FROM pg_catalog.pg_class WHERE relname = lower($1::text) AND relkind IN ('r', 'p') AND oid <> to_regclass($1::text)", []byte(e.table))
-	if err != nil || len(r.Rows) == 0 {
-		return "", err
-	}
-	return string(r.Rows[0][0]), nil
-}
-
-// query executes a statement with texts as its arguments. It does without a Scan of pgx, which would make
-// the command larger by two megabytes.
-func (e *rowsEngine) query(ctx context.Context, statement string, args ...[]byte) (*pgconn.Result, error) {
+// neighbours returns the tables of the same name in other schemas, unless the URL names the schema, and
+// whether the database has the schema of advisory locks. It does without a Scan of pgx, which would make the
+// command larger by two megabytes.
+func (e *rowsEngine) neighbours(ctx context.Context) (tables string, advisory bool, err error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return "", false, err
 	}
 	defer conn.Release()
-	r := conn.Conn().PgConn().ExecParams(ctx, statement, args, nil, nil, nil).Read()
-	return r, r.Err
+	r := conn.Conn().PgConn().ExecParams(ctx, `SELECT to_regclass('fencelock.held')::text, (SELECT string_agg(oid::regclass::text, ', ')
+		FROM pg_catalog.pg_class WHERE relname = lower($1::text) AND relkind IN ('r', 'p') AND oid <> to_regclass($1::text))`,
+		[][]byte{[]byte(e.table)}, nil, nil, nil).Read()
+	if r.Err != nil || len(r.Rows) == 0 {
+		return "", false, r.Err
+	}
+	return string(r.Rows[0][1]), r.Rows[0][0] != nil, nil
 }
