@@ -175,7 +175,7 @@ func (c *chaosCmd) run(ctx context.Context, a *cli.App, config chaos.Config, cle
 	case failed != nil:
 		return cli.Exit(cli.ExitUnavailable, failed)
 	}
-	return cli.Ended(ctx) // the table says how far it got
+	return cli.Ended(ctx, nil) // the table says how far it got
 }
 
 // tryOut creates the directory of the results: a long run should not end without them.

@@ -194,7 +194,7 @@ func (c *acquireCmd) exitOf(state *os.ProcessState) error {
 	case status.ExitStatus() == 0 && c.Conflict == 0: // busy
 		return nil
 	}
-	return exitWith(cmp.Or(status.ExitStatus(), exitStart))
+	return Exit(cmp.Or(status.ExitStatus(), exitStart), nil)
 }
 
 // text is what acquire prints without --json.
@@ -229,7 +229,7 @@ func (c *acquireCmd) busy(err error) error {
 	}
 	wait := 30 * time.Second
 	if !c.atOnce() {
-		wait = 2 * c.Wait.limit
+		wait = 2 * c.Wait
 	}
 	return Exit(c.Conflict, fmt.Errorf("%w\ntry: -w %v, or fencelock status %s", err, wait, termtext.ShellWord(c.Name)))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,7 +77,7 @@ func (h *hooks) acquire(a *App, engine driver.Engine, what supervise.Command, lo
 		return outcome{begun: true, refused: true, err: err}, false
 	}
 	end = outcome{End: a.late(ended, lock), begun: true}
-	end.Asked, end.err = end.Passed != 0, exitWith(codeOf(end.End))
+	end.Asked, end.err = end.Passed != 0, Exit(codeOf(end.End), nil)
 	if end.Asked && end.err == nil { // the hook ended before the signal, or handled it; the command does not start
 		end.err = endedBySignal(end.Passed)
 	}
@@ -180,8 +181,10 @@ func (c *electCmd) leadWithoutCommand(a *App, lock *fencelock.Lock, cancelled co
 		case <-maxOver:
 			end.Capped = true
 		case s := <-signals:
-			if end.Asked = c.onSignal(s, signals); end.Asked {
+			if end.Asked = slices.Contains(supervise.EndSignals, s); end.Asked {
 				end.err = endedBySignal(s.(unix.Signal))
+			} else if s == unix.SIGTSTP {
+				supervise.StopOwnGroup(signals)
 			}
 		}
 	}

@@ -147,7 +147,7 @@ func (c *limitCmd) take(ctx context.Context, a *App, l *ratelimit.Limiter) error
 	switch {
 	case tooMany && a.json && len(c.Command) == 0:
 		err := printJSON(a.stdout, limitAnswer{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
-		return cmp.Or(err, exitWith(c.Conflict))
+		return cmp.Or(err, Exit(c.Conflict, nil))
 	case tooMany:
 		return Exit(c.Conflict, fmt.Errorf("%q is limited to %v; the turn would come in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond)))
 	case err != nil:
@@ -166,8 +166,8 @@ func (c *limitCmd) take(ctx context.Context, a *App, l *ratelimit.Limiter) error
 
 // reserve reserves a turn that is near enough.
 func (c *limitCmd) reserve(ctx context.Context, l *ratelimit.Limiter) (*ratelimit.Reservation, error) {
-	if c.Nonblock || c.Wait.given {
-		return l.ReserveWithin(ctx, "", 1, c.Wait.limit)
+	if c.Nonblock || c.limited {
+		return l.ReserveWithin(ctx, "", 1, c.Wait)
 	}
 	return l.Reserve(ctx, "")
 }

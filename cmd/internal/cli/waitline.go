@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -87,7 +88,7 @@ func trouble(info driver.WaitInfo) string {
 func (l *waitLine) stop() {
 	l.end()
 	l.over.Wait()
-	if l.shown && l.live && !dumb() {
+	if l.shown && l.live && !Dumb() {
 		fmt.Fprint(l.app.Stderr, "\r\x1b[K")
 	}
 }
@@ -138,16 +139,16 @@ func (l *waitLine) draw() {
 	defer l.mu.Unlock()
 	text := "fencelock: " + l.timed(l.info)
 	switch {
-	case !dumb():
-		fmt.Fprint(l.app.Stderr, "\r\x1b[K"+Cut(text, columnsOf(l.app.Stderr)))
+	case !Dumb():
+		fmt.Fprint(l.app.Stderr, "\r\x1b[K"+Cut(text, Columns(l.app.Stderr)))
 	case !l.shown:
 		fmt.Fprintln(l.app.Stderr, text)
 	}
 	l.shown = true
 }
 
-// dumb reports whether the terminal cannot erase a line.
-func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
+// Dumb reports whether the terminal cannot erase a line.
+func Dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
 
 // text describes the wait: why the engine grants nothing, or the state at the start of the wait. It
 // quotes or replaces control characters in notes and names, since those come from other processes.
@@ -186,3 +187,21 @@ func Cut(text string, columns int) string {
 	}
 	return text
 }
+
+// notifyService sends a line to systemd, if this process belongs to a service that is asked for it. It
+// blocks for serviceLimit at most. The line is only for people, so a failure has no effect.
+func notifyService(line string) {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetWriteDeadline(time.Now().Add(serviceLimit)) // sockets have deadlines
+	_, _ = conn.Write([]byte(line))
+}
+
+const serviceLimit = 100 * time.Millisecond
