@@ -40,6 +40,8 @@ type exitError struct {
 }
 
 // Exit returns an error with an exit code, or nil for 0 and no error. Without err, nothing is printed.
+//
+//go:noinline
 func Exit(code int, err error) error {
 	if code == 0 && err == nil {
 		return nil

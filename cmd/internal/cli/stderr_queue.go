@@ -29,11 +29,11 @@ func newStderrQueue(out *os.File) *stderrQueue {
 }
 
 // unfailing loses what cannot be written, and tries again with the next message: a disk may have been full.
-type unfailing struct{ *os.File }
+type unfailing struct{ to *os.File }
 
 // Write writes p.
 func (u unfailing) Write(p []byte) (int, error) {
-	_, _ = u.File.Write(p)
+	_, _ = u.to.Write(p)
 	return len(p), nil
 }
 
