@@ -219,9 +219,6 @@ func (a *App) failEval(cmd *cobra.Command, words []string, code int) {
 	}
 }
 
-// handleOf returns the handle of an acquisition.
-func handleOf(name, owner string) string { return owner + ":" + name }
-
 // busy gives a refusal the exit code of --conflict-exit-code, and a hint.
 func (c *acquireCmd) busy(err error) error {
 	if !errors.Is(err, driver.ErrHeld) {

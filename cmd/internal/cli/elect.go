@@ -173,7 +173,11 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 func (c *electCmd) runTerm(a *App, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
 	what := c.under(a, lock, path, signals)
 	what.Cancel = resignationOf(c.held)
-	last, err := c.hooks.files(engine, lock)
+	var last []*os.File
+	var err error
+	if c.hooks.OnLose != "" { // now: when the lock was lost, they cannot be had any more
+		last, err = filesOf(engine, lock)
+	}
 	if err != nil {
 		_ = releaseLock(lock) // nothing runs; if this fails, the lease expires
 		return outcome{End: supervise.End{Lost: errors.Is(err, driver.ErrLost)}, err: err}

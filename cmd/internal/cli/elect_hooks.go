@@ -88,15 +88,6 @@ func (h *hooks) acquire(a *App, engine driver.Engine, what supervise.Command, lo
 	return end, !end.Lost && !end.Asked && !end.refused
 }
 
-// files returns the files of a lock for --on-lose, at the begin of a term: when it was lost, they
-// cannot be had any more. As long as they are open, nobody else gets the lock.
-func (h *hooks) files(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, error) {
-	if h.OnLose == "" {
-		return nil, nil
-	}
-	return filesOf(engine, lock)
-}
-
 // lose runs --on-lose. A failure is only reported, since the term ends in any case. The hook keeps
 // the files of the lock open, and lose closes them.
 func (h *hooks) lose(a *App, what supervise.Command, lock *fencelock.Lock, files []*os.File) {

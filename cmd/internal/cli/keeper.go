@@ -48,7 +48,7 @@ func (c *acquireCmd) keep(a *App) error {
 	}
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
-	k := acquireView{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
+	k := acquireView{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: lock.Owner() + ":" + c.Name, PID: os.Getpid()}
 	_ = json.NewEncoder(os.Stdout).Encode(k) // if nobody reads it, stdin ends
 	select {
 	case <-printed:

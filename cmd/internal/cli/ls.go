@@ -167,7 +167,7 @@ func lockTable(list []driver.Status) string {
 			rows = append(rows, lockRow(s, h.Weight, holder, h.Note))
 		}
 		if len(s.Holders) == 0 {
-			rows = append(rows, lockRow(s, 1, "-\t-\t"+closedFor(s.NotBefore)+"\t-\t-", ""))
+			rows = append(rows, lockRow(s, 1, "-\t-\t"+leftOr(s.NotBefore, time.Until)+"\t-\t-", ""))
 		}
 	}
 	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tMAX\tTOKEN\tWAITERS\tWAIT\tNOTE", rows)
@@ -183,18 +183,14 @@ func lockRow(s driver.Status, weight int, holder, note string) string {
 	default:
 		note = termtext.Text(note)
 	}
-	wait := "-"
-	if since := waitsSince(s); !since.IsZero() {
-		wait = left(max(time.Since(since), time.Millisecond)) // the server's clock may differ from ours
-	}
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), wait, note)
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), leftOr(waitsSince(s), time.Since), note)
 }
 
-// closedFor returns the rest of a minimum hold. It is at least "0s", since a hold that is over by
-// our clock may not be over by the server's.
-func closedFor(until time.Time) string {
-	if until.IsZero() {
+// leftOr formats the time from now until t, or since then, or returns "-" if t is zero. It is at least "0s",
+// since the server's clock may differ from ours.
+func leftOr(t time.Time, distance func(time.Time) time.Duration) string {
+	if t.IsZero() {
 		return "-"
 	}
-	return left(max(time.Until(until), time.Millisecond))
+	return left(max(distance(t), time.Millisecond))
 }

@@ -48,10 +48,18 @@ func (p *Postgres) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, fun
 	}
 	engine := &postgresEngine{pglock.New(pool, &p.engine), pool, p.engine}
 	end := func() error { return closeBoth(engine.Close, pool.Close) }
-	if err := p.pingServer(ctx, engine.Engine); err != nil {
-		return nil, nil, errors.Join(err, end())
+	limited, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	err = engine.Ping(limited)
+	switch {
+	case err == nil:
+		return engine, end, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	default:
+		err = p.refused(err)
 	}
-	return engine, end, nil
+	return nil, nil, errors.Join(err, end())
 }
 
 // Forcer is an engine that can also break a lock whose holder does not release it on request. The
@@ -150,20 +158,6 @@ func without(u *url.URL, names []string) string {
 	}
 	theirs.RawQuery = strings.Join(rest, "&")
 	return theirs.String()
-}
-
-// pingServer connects once, so that an error is reported before a request waits and retries.
-func (p *Postgres) pingServer(ctx context.Context, engine *pglock.Engine) error {
-	limited, cancel := context.WithTimeout(ctx, p.limit)
-	defer cancel()
-	err := engine.Ping(limited)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return p.refused(err)
 }
 
 // refused returns the error of a failed connection with a hint. The SQLSTATE 3D000 means that the
