@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,25 +45,20 @@ func (r *Redis) Open(ctx context.Context, log *slog.Logger) (driver.Engine, func
 	return engine, func() error { return closeBoth(engine.Close, client.Close) }, nil
 }
 
-// redisParameters returns the parameters of a scheme.
-func redisParameters(scheme string) []string {
-	known := []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "retention", "prefix", "timeout"}
-	switch scheme {
-	case "rediss":
-		known = append(known, "ca", "cert", "key")
-	case "redis+unix":
-		known = append(known, "db")
-	case "redis+cluster":
-		known = append(known, "tls", "ca", "cert", "key")
-	case "redis+sentinel":
-		known = append(known, "tls", "ca", "cert", "key", "sentinel-user", "sentinel-password")
+// redisParameters are the parameters of every scheme, and redisExtras those of some.
+var (
+	redisParameters = []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "retention", "prefix", "timeout"}
+	redisExtras     = map[string][]string{
+		"rediss":         {"ca", "cert", "key"},
+		"redis+unix":     {"db"},
+		"redis+cluster":  {"tls", "ca", "cert", "key"},
+		"redis+sentinel": {"tls", "ca", "cert", "key", "sentinel-user", "sentinel-password"},
 	}
-	return known
-}
+)
 
 // parseRedis reads a URL. It connects to nothing.
 func parseRedis(u *url.URL) (*Redis, error) {
-	q, err := parseKnown(u, redisParameters(u.Scheme)...)
+	q, err := parseKnown(u, slices.Concat(redisParameters, redisExtras[u.Scheme])...)
 	if err != nil {
 		return nil, err
 	}
