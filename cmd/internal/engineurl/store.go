@@ -76,12 +76,15 @@ func (s *Store) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func()
 func (s *Store) Records(ctx context.Context) (records Records, closeStore func(), err error) {
 	hide := secrets{}
 	hide.keep(s.Password)
+	explained := func(err error) error {
+		return explain(err, hide, strings.Join(s.Addrs, ",")+": ", "check the user, the password and the path in FENCELOCK_URL, and what the user may do")
+	}
 	records, closeStore, err = s.open(*s)
 	if err != nil {
-		return nil, nil, s.explain(err, hide)
+		return nil, nil, explained(err)
 	}
 	missing := func(err error) bool { return errors.Is(err, driver.ErrConfig) }
-	if err := firstRequest(ctx, greetLimit, records, missing, func(err error) error { return s.explain(err, hide) }); err != nil {
+	if err := firstRequest(ctx, greetLimit, records, missing, explained); err != nil {
 		closeStore()
 		return nil, nil, err
 	}
@@ -132,9 +135,4 @@ func firstRequest(ctx context.Context, limit time.Duration, records Records, mis
 		return ctx.Err()
 	}
 	return explained(err)
-}
-
-// explain adds the servers and a hint to an error of a store.
-func (s *Store) explain(err error, hide secrets) error {
-	return explain(err, hide, strings.Join(s.Addrs, ",")+": ", "check the user, the password and the path in FENCELOCK_URL, and what the user may do")
 }
