@@ -23,7 +23,9 @@ import (
 func init() { engineurl.AddAll() }
 
 // TestSandboxesKnowWhatADeadWaiterCosts: a test of a running engine waits longer for a name on some engines.
+// Every scheme has a sandbox but mem, whose locks exclude no other process.
 func TestSandboxesKnowWhatADeadWaiterCosts(t *testing.T) {
+	schemes := engineurl.Beginnings()
 	for raw, want := range map[string]sandbox.Sandbox{
 		"file:///tmp/x":                     {Dead: sandbox.DeadNothing, Local: true},
 		"redis://h":                         {Plain: true},
@@ -36,7 +38,14 @@ func TestSandboxesKnowWhatADeadWaiterCosts(t *testing.T) {
 		"mysql://h/d":                       {Dead: sandbox.DeadLeases},
 		"s3://bucket?region=eu-west-1":      {Dead: sandbox.DeadLeases},
 		"k8s://n?server=http://127.0.0.1:1": {Dead: sandbox.DeadLeases},
+		"redis+unix:///run/redis":           {Plain: true, Local: true},
+		"postgresql:///d?host=/run":         {Local: true},
+		"mariadb://h/d":                     {Dead: sandbox.DeadLeases},
+		"azblob://account/container":        {Dead: sandbox.DeadLeases},
+		"gs://bucket":                       {Dead: sandbox.DeadLeases},
+		"dynamodb://table?region=eu-west-1": {Dead: sandbox.DeadLeases},
 	} {
+		schemes = slices.DeleteFunc(schemes, func(beginning string) bool { return strings.HasPrefix(raw, beginning) })
 		box, err := sandbox.Of(raw, "p")
 		if err != nil {
 			t.Fatal(raw, err)
@@ -44,6 +53,9 @@ func TestSandboxesKnowWhatADeadWaiterCosts(t *testing.T) {
 		if box.Dead != want.Dead || box.Plain != want.Plain || box.New != want.New || box.Local != want.Local {
 			t.Errorf("%s: %+v", raw, box)
 		}
+	}
+	if !slices.Equal(schemes, []string{"mem:"}) && !slices.Equal(schemes, []string{"mem:", "etcd://"}) { // another test may have added a store
+		t.Errorf("these have none: %q", schemes)
 	}
 }
 
