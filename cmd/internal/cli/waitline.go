@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -71,17 +70,12 @@ func (l *waitLine) reportTrouble() {
 	}
 }
 
-// trouble returns why the engine grants nothing, or "" if a process holds the name. An engine
-// reports that as an error, or as a holder that is not a process and whose note has the reason.
+// trouble returns why the engine grants nothing, or "" if a process holds the name.
 func trouble(info driver.WaitInfo) string {
-	h := info.Held
-	if info.Trouble != nil {
-		return info.Trouble.Error()
-	}
-	if h == nil || h.PID != 0 || h.Owner != "" {
+	if info.Trouble == nil {
 		return ""
 	}
-	return strings.TrimPrefix(h.Note, "by nobody: ")
+	return info.Trouble.Error()
 }
 
 // stop ends the report and wipes the line. It may be called once.
