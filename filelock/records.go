@@ -47,11 +47,16 @@ func (r stored) format() []byte {
 // parseRecord is the inverse of format. ok is false for anything that format does not write.
 func parseRecord(b []byte) (r stored, ok bool) {
 	line, rest, _ := bytes.Cut(b, []byte("\n"))
-	var length int
-	n, err := fmt.Sscanf(string(line), "%s %d %d", &r.Version, &r.expires, &length)
-	if err != nil || n != 3 || length < 1 || length > len(rest) {
+	words := strings.Fields(string(line))
+	if len(words) != 3 {
 		return stored{}, false
 	}
+	expires, err := strconv.ParseInt(words[1], 10, 64)
+	length, err2 := strconv.Atoi(words[2])
+	if err != nil || err2 != nil || length < 1 || length > len(rest) {
+		return stored{}, false
+	}
+	r.Version, r.expires = words[0], expires
 	r.Key, r.Value = string(rest[:length]), rest[length:]
 	return r, true
 }

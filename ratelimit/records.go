@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,7 +196,11 @@ func parse(rec driver.Record) (s gcra.State, err error) {
 	if rec.Version == "" {
 		return s, nil
 	}
-	if n, err := fmt.Sscanf(string(rec.Value), "%d %d", &s.Last, &s.Ahead); n != 2 || err != nil {
+	last, ahead, _ := strings.Cut(string(rec.Value), " ")
+	if s.Last, err = strconv.ParseInt(last, 10, 64); err == nil {
+		s.Ahead, err = strconv.ParseInt(ahead, 10, 64)
+	}
+	if err != nil {
 		return gcra.State{}, fmt.Errorf("%w: the record %q was written by another program", driver.ErrConfig, rec.Key)
 	}
 	return s, nil

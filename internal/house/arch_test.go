@@ -108,7 +108,7 @@ var rooms = []room{
 	{folder: "internal/redisconn", imports: []string{"driver", "internal/deadline", "internal/retry", "github.com/redis/rueidis"}},
 	{folder: "internal/watch", imports: []string{"driver", "internal/retry"}},
 	{folder: "cmd/internal/chaos", imports: []string{
-		".", "driver", "chaostest/history", "cmd/internal/engineurl", "internal/clock", "internal/reexec", "internal/faults", "internal/retry", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
+		".", "driver", "chaostest/history", "cmd/internal/chaos/sandbox", "internal/clock", "internal/reexec", "internal/faults", "internal/retry", "internal/testkit/hosttest", "internal/testkit/mariadbtest", "internal/testkit/pgtest",
 		"internal/testkit/redistest", "engine libraries", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5",
 	}},
 	{folder: "internal/testkit/conntest", imports: []string{"internal/redisconn", "internal/faults", "internal/testkit/redistest"}},
@@ -136,7 +136,7 @@ var rooms = []room{
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/reexec"}},
 	{folder: "cmd/internal/engineurl", imports: []string{
-		"cmd/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
+		"cmd/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "kubelock", "memlock",
 		"pglock", "recordlock", "redislock", "redlock", "stores/", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/internal/supervise", imports: []string{"golang.org/x/sys", "golang.org/x/term"}},

@@ -41,9 +41,10 @@ var oldest = [2]int{6, 2}
 // old reports whether a version is too old. A version that is not a number passes; such a server
 // fails later if it cannot run the scripts.
 func old(version string) bool {
-	var major, minor int
-	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return err == nil && cmp.Or(cmp.Compare(major, oldest[0]), cmp.Compare(minor, oldest[1])) < 0
+	first, rest, _ := strings.Cut(version, ".")
+	major, err := strconv.Atoi(first)
+	minor, err2 := strconv.Atoi(rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))])
+	return err == nil && err2 == nil && cmp.Or(cmp.Compare(major, oldest[0]), cmp.Compare(minor, oldest[1])) < 0
 }
 
 // product returns the server's name and version. Forks report a version of Redis too, and their own

@@ -77,7 +77,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 	if h.cfg.MayBreak != nil {
 		mode = "break"
 	}
-	s.add(pageHTML, raw(style), mode, h.hub.locks.EngineName(), h.cfg.Prefix, r.FormValue("filter"))
+	s.add(pageHTML, raw(style), mode, h.hub.locks.EngineName(), h.cfg.Prefix, r.URL.Query().Get("filter"))
 	s.add("<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\n")
 	s.tiles(u)
 	s.table(u)

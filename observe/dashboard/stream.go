@@ -57,5 +57,6 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 
 // queryOf returns what a request wants to see.
 func queryOf(r *http.Request) query {
-	return query{filter: strings.ToLower(r.FormValue("filter")), jobs: r.FormValue("jobs") != ""}
+	given := r.URL.Query()
+	return query{filter: strings.ToLower(given.Get("filter")), jobs: given.Get("jobs") != ""}
 }

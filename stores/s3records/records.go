@@ -138,10 +138,10 @@ func (r *Records) again(ctx context.Context, request func(context.Context) error
 
 func backoff() *retry.Backoff { return retry.NewBackoff(20*time.Millisecond, time.Second) }
 
-// head is the first line of an object: the TTL of the record, 0s for none, its key as in a URL, and
-// a random text. The rest is the value. The random text makes the ETag, which may be a hash, differ
-// from all earlier ones.
-const head = "fencelock-record 2 %s %s %s\n"
+// head begins the first line of an object. The TTL of the record, 0s for none, its key as in a URL, and
+// a random text follow. The rest is the value. The random text makes the ETag, which may be a hash,
+// differ from all earlier ones.
+const head = "fencelock-record 2 "
 
 // brief is the end of the version of a record with a TTL. The rest of all versions is the ETag.
 const brief = " ttl"
@@ -154,12 +154,13 @@ const late = 2 * time.Second
 // package has written the object.
 func parse(o bucket.Object) (rec driver.Record, ok bool) {
 	line, value, _ := bytes.Cut(o.Body, []byte("\n"))
-	var life, key, unique string
-	if n, err := fmt.Sscanf(string(line)+"\n", head, &life, &key, &unique); n < 3 || err != nil {
+	rest, ours := strings.CutPrefix(string(line), head)
+	words := strings.Fields(rest)
+	if !ours || len(words) != 3 {
 		return rec, false
 	}
-	rec.Key, _ = url.PathUnescape(key)
-	switch ttl, err := time.ParseDuration(life); {
+	rec.Key, _ = url.PathUnescape(words[1])
+	switch ttl, err := time.ParseDuration(words[0]); {
 	case err != nil:
 		return rec, false
 	case ttl == 0:
@@ -178,7 +179,7 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
-	body := append(fmt.Appendf(nil, head, ttl, awslogin.Escape(key, ""), rand.Text()), value...)
+	body := append(fmt.Appendf(nil, head+"%s %s %s\n", ttl, awslogin.Escape(key, ""), rand.Text()), value...)
 	etag, err := r.swap(ctx, key, body, version)
 	if err == nil && ttl > 0 {
 		etag += brief

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/fencelock/fencelock/driver"
@@ -21,11 +20,11 @@ func code(err error) string {
 	}](err); ok {
 		return e.SQLState()
 	}
-	number := 0
-	if fmt.Sscanf(err.Error(), "Error %d", &number); number > 0 {
-		return strconv.Itoa(number)
+	rest, ok := strings.CutPrefix(err.Error(), "Error ")
+	if !ok {
+		return ""
 	}
-	return ""
+	return rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 }
 
 // errOneConnection is the error of a check that did not get its second connection.

@@ -4,6 +4,7 @@ package asyncwriter
 import (
 	"io"
 	"sync"
+	"time"
 )
 
 // Writer writes what it gets, in order. Its methods are safe for concurrent use.
@@ -11,15 +12,17 @@ type Writer struct {
 	mu      sync.Mutex // guards the fields below
 	changed *sync.Cond
 	queued  []byte
+	limit   int           // of queued; more is discarded; 0 means none
 	closed  bool          // nothing follows
 	hurried bool          // Room does not wait
 	err     error         // of the first write that failed; what follows is discarded
 	done    chan struct{} // closed when everything is written, or cannot be written
 }
 
-// New returns a Writer. Its goroutine ends after Close, or with the process if nobody reads.
-func New(to io.Writer) *Writer {
-	w := &Writer{done: make(chan struct{})}
+// New returns a Writer that discards what would be more than limit queued bytes; 0 means no limit. Its
+// goroutine ends after Close, or with the process if nobody reads.
+func New(to io.Writer, limit int) *Writer {
+	w := &Writer{limit: limit, done: make(chan struct{})}
 	w.changed = sync.NewCond(&w.mu)
 	go w.run(to)
 	return w
@@ -56,7 +59,7 @@ func (w *Writer) change(do func()) {
 // Write queues p. It does not block, and never fails.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.change(func() {
-		if w.err == nil {
+		if w.err == nil && (w.limit == 0 || len(w.queued)+len(p) <= w.limit) {
 			w.queued = append(w.queued, p...)
 		}
 	})
@@ -77,6 +80,15 @@ func (w *Writer) Hurry() { w.change(func() { w.hurried = true }) }
 
 // Close ends the Writer when everything has been written. Nothing may be written after that.
 func (w *Writer) Close() { w.change(func() { w.closed, w.hurried = true, true }) }
+
+// Flush is Close, and waits for limit at most until everything has been written.
+func (w *Writer) Flush(limit time.Duration) {
+	w.Close()
+	select {
+	case <-w.done:
+	case <-time.After(limit):
+	}
+}
 
 // Done is closed when everything has been written after Close.
 func (w *Writer) Done() <-chan struct{} { return w.done }

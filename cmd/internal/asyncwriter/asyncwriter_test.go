@@ -26,7 +26,7 @@ func (s *slow) Write(p []byte) (int, error) {
 func TestWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slow{opened: make(chan struct{})}
-		w := asyncwriter.New(to)
+		w := asyncwriter.New(to, 0)
 		w.Write([]byte("a"))
 		synctest.Wait() // it is being written
 		w.Write([]byte("b"))
@@ -60,7 +60,7 @@ func TestBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slow{opened: make(chan struct{}), err: broken}
 		close(to.opened)
-		w := asyncwriter.New(to)
+		w := asyncwriter.New(to, 0)
 		w.Write([]byte("a"))
 		synctest.Wait()
 		w.Write([]byte("b"))

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/cmd/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/internal/chaos/sandbox"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/hosttest"
@@ -54,7 +54,7 @@ type Config struct {
 // those of clients.
 type Own struct {
 	Name string // as a person calls it
-	*engineurl.Part
+	*sandbox.Sandbox
 }
 
 // A Dialer connects to an address, such as "host:6379".
@@ -113,7 +113,7 @@ func NewArena(t hosttest.TB, c Config) *Arena {
 	a.kind = c.kind()
 	if c.Own == nil {
 		a.servers = a.kind.start(t)
-		a.Own = &Own{Name: c.Engine, Part: &engineurl.Part{URL: a.kind.urlOf(a.servers, c.TTL)}}
+		a.Own = &Own{Name: c.Engine, Sandbox: &sandbox.Sandbox{URL: a.kind.urlOf(a.servers, c.TTL)}}
 	}
 	a.prepare()
 	for worker := range c.Workers {
@@ -144,11 +144,11 @@ func (c Config) kind() kind {
 	const waiter = 2 * time.Second
 	k := kind{fresh: c.Own.New, safe: network, extra: func(ttl time.Duration, _ int) time.Duration { return ttl + waiter }}
 	switch c.Own.Dead {
-	case engineurl.DeadInTurn:
+	case sandbox.DeadInTurn:
 		k.extra = func(_ time.Duration, workers int) time.Duration { return time.Duration(workers) * waiter }
-	case engineurl.DeadLeases:
+	case sandbox.DeadLeases:
 		k.extra, k.places = recordsExtra, 6*time.Second
-	case engineurl.DeadNothing:
+	case sandbox.DeadNothing:
 		k.extra = nil
 	}
 	if c.Own.Plain {

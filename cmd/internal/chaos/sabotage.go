@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencelock/fencelock/cmd/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/internal/chaos/sandbox"
 	"github.com/fencelock/fencelock/driver"
 )
 
@@ -45,7 +45,7 @@ func Sabotages() (names []string, what map[string]string) {
 // Shows reports whether the sabotage can be seen on the engine. Locks on files have no leases, which
 // most sabotages are about.
 func (c Config) Shows() bool {
-	files := c.Engine == "files" || c.Own != nil && c.Own.Dead == engineurl.DeadNothing
+	files := c.Engine == "files" || c.Own != nil && c.Own.Dead == sandbox.DeadNothing
 	return !files || c.Sabotage == "" || slices.Contains([]string{"lost-release", "min-hold", "owner-check", "token-order"}, c.Sabotage)
 }
 

@@ -23,8 +23,8 @@ import (
 
 	"github.com/fencelock/fencelock/cmd/internal/chaos"
 	chaospage "github.com/fencelock/fencelock/cmd/internal/chaos/page"
+	"github.com/fencelock/fencelock/cmd/internal/chaos/sandbox"
 	"github.com/fencelock/fencelock/cmd/internal/cli"
-	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/reexec"
 )
 
@@ -32,7 +32,7 @@ import (
 const ShortestTTL = 500 * time.Millisecond
 
 // Jobs are those of the worker processes, which are this program again.
-func Jobs() map[string]reexec.Job { return chaos.Job(engineurl.OpenThrough) }
+func Jobs() map[string]reexec.Job { return chaos.Job(sandbox.Open) }
 
 // chaosCmd is the verb chaos.
 type chaosCmd struct {
@@ -143,7 +143,7 @@ func (c *chaosCmd) Run(a *cli.App) error {
 	if err := c.tryOut(); err != nil {
 		return cli.Exit(cli.ExitOutput, err)
 	}
-	config := chaos.Config{Engine: c.Engine, Open: engineurl.OpenThrough, Workers: c.Workers, Twins: c.Names, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
+	config := chaos.Config{Engine: c.Engine, Open: sandbox.Open, Workers: c.Workers, Twins: c.Names, TTL: c.TTL, Rate: float64(c.Rate), Sabotage: c.Sabotage, Live: new(chaos.Live)}
 	if c.Engine == "" {
 		return c.onOwn(ctx, a, config)
 	}
@@ -175,7 +175,7 @@ func (c *chaosCmd) run(ctx context.Context, a *cli.App, config chaos.Config, cle
 	case failed != nil:
 		return cli.Exit(cli.ExitUnavailable, failed)
 	}
-	return cli.Ended(ctx) // the table says how far it got
+	return cli.Ended(ctx, nil) // the table says how far it got
 }
 
 // tryOut creates the directory of the results: a long run should not end without them.

@@ -23,7 +23,7 @@ const chaosLogEvery = 10 * time.Second
 // the log now and then. The caller must call stop.
 func showChaos(a *cli.App, run *chaos.Live) (stop func()) {
 	const wipe = "\r\x1b[K"
-	live, every, began := cli.Columns(a.Stderr) > 0, chaosLogEvery, time.Now()
+	live, every, began := cli.Columns(a.Stderr) > 0 && !cli.Dumb(), chaosLogEvery, time.Now()
 	if live {
 		every = 200 * time.Millisecond
 	}

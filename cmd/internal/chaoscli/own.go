@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/cmd/internal/chaos"
+	"github.com/fencelock/fencelock/cmd/internal/chaos/sandbox"
 	"github.com/fencelock/fencelock/cmd/internal/cli"
-	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 )
 
 const (
@@ -28,17 +28,17 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *cli.App, config chaos.Config) e
 		return cli.Misuse(errors.New("chaos: write --engine NAME to start servers, or --url URL to use running ones"), "")
 	}
 	c.Prefix = cmp.Or(c.Prefix, fmt.Sprintf("chaos-%08x:", rand.Uint32()))
-	part, err := engineurl.PartOf(a.URL, c.Prefix)
+	box, err := sandbox.Of(a.URL, c.Prefix)
 	if err != nil {
 		return cli.Exit(cli.ExitConfig, err)
 	}
-	rate := cmp.Or(c.Rate, part.Rate, ownRate)
-	if far := distant(part.Hosts); far != "" && !c.Yes {
+	rate := cmp.Or(c.Rate, box.Rate, ownRate)
+	if far := distant(box.Hosts); far != "" && !c.Yes {
 		return cli.Misuse(fmt.Errorf("chaos: %s is another host; its server would get up to %d acquires per second, and connections that break", far, rate), "--yes, if it may be used for that")
 	}
 	limited, cancel := context.WithTimeout(ctx, ownPatience)
 	defer cancel()
-	switch n, err := part.Count(limited); {
+	switch n, err := box.Count(limited); {
 	case err != nil:
 		return cli.Exit(cli.ExitUnavailable, err)
 	case n > 0:
@@ -46,16 +46,16 @@ func (c *chaosCmd) onOwn(ctx context.Context, a *cli.App, config chaos.Config) e
 	}
 	scheme, _, _ := strings.Cut(a.URL, ":")
 	config.Rate = float64(rate)
-	config.Own = &chaos.Own{Name: scheme, Part: part}
+	config.Own = &chaos.Own{Name: scheme, Sandbox: box}
 	a.Say("using only what begins with %s", c.Prefix)
-	return c.run(ctx, a, config, func() error { return c.cleanUp(a, part) })
+	return c.run(ctx, a, config, func() error { return c.cleanUp(a, box) })
 }
 
-// cleanUp deletes the part and verifies that nothing is left.
-func (c *chaosCmd) cleanUp(a *cli.App, part *engineurl.Part) error {
+// cleanUp deletes the box and verifies that nothing is left.
+func (c *chaosCmd) cleanUp(a *cli.App, box *sandbox.Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context), ownPatience)
 	defer cancel()
-	switch left, err := part.Clear(ctx); {
+	switch left, err := box.Clear(ctx); {
 	case err != nil:
 		return fmt.Errorf("what begins with %s could not be deleted: %w", c.Prefix, err)
 	case left > 0:

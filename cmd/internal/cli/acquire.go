@@ -194,7 +194,7 @@ func (c *acquireCmd) exitOf(state *os.ProcessState) error {
 	case status.ExitStatus() == 0 && c.Conflict == 0: // busy
 		return nil
 	}
-	return exitWith(cmp.Or(status.ExitStatus(), exitStart))
+	return Exit(cmp.Or(status.ExitStatus(), exitStart), nil)
 }
 
 // text is what acquire prints without --json.
@@ -219,9 +219,6 @@ func (a *App) failEval(cmd *cobra.Command, words []string, code int) {
 	}
 }
 
-// handleOf returns the handle of an acquisition.
-func handleOf(name, owner string) string { return owner + ":" + name }
-
 // busy gives a refusal the exit code of --conflict-exit-code, and a hint.
 func (c *acquireCmd) busy(err error) error {
 	if !errors.Is(err, driver.ErrHeld) {
@@ -229,7 +226,7 @@ func (c *acquireCmd) busy(err error) error {
 	}
 	wait := 30 * time.Second
 	if !c.atOnce() {
-		wait = 2 * c.Wait.limit
+		wait = 2 * c.Wait
 	}
 	return Exit(c.Conflict, fmt.Errorf("%w\ntry: -w %v, or fencelock status %s", err, wait, termtext.ShellWord(c.Name)))
 }

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,10 +71,7 @@ func (a *App) with(fn func(context.Context, driver.Engine) error) error {
 func (a *App) within(ctx context.Context, fn func(driver.Engine) error) error {
 	engine, closeEngine, err := a.open(ctx)
 	if err == nil {
-		err = fn(engine)
-		if closing := closeEngine(); err == nil {
-			err = closing
-		}
+		err = cmp.Or(fn(engine), closeEngine())
 	}
 	if ended := endedBy(ctx); ended != nil && errors.Is(err, context.Canceled) {
 		return ended

@@ -67,11 +67,10 @@ func endedBy(ctx context.Context) error {
 	return nil
 }
 
-// Ended returns the error of the signal that cancelled a context of EndedBySignals, or nil. It prints
-// nothing.
-func Ended(ctx context.Context) error {
+// Ended is endedBy with another message, or with none if text is nil.
+func Ended(ctx context.Context, text error) error {
 	if e, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
-		return &exitError{code: e.code, interrupted: e.interrupted}
+		return &exitError{code: e.code, err: text, interrupted: e.interrupted}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func Main(jobs map[string]reexec.Job, verbs ...Verb) {
 	reexec.Main(all)
 	queue := newStderrQueue(os.Stderr)
 	err := perform(os.Args[1:], os.Stdin, os.Stdout, queue, verbs...)
-	queue.flush(lastMessage)
+	queue.Flush(lastMessage)
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.interrupted {
 		dieOfInterrupt()
 	}

@@ -194,16 +194,12 @@ func (c *command) on(a *App, f func(engine driver.Engine, path string) error) er
 	ctx, stop := EndedBySignals(a.Context)
 	engine, closeEngine, err := a.open(ctx)
 	stop()
-	if ended := endedBy(ctx); ended != nil {
-		err = ended
-		if closeEngine != nil {
-			_ = closeEngine()
-		}
+	if err == nil {
+		defer func() { _ = closeEngine() }() // the lock has been released by then
 	}
-	if err != nil {
+	if err = cmp.Or(endedBy(ctx), err); err != nil {
 		return err
 	}
-	defer func() { _ = closeEngine() }() // the lock has been released by now
 	if engine.Traits().Engine == "memory" {
 		a.Say("mem: locks exclude no other process; use file:///path")
 	}

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -47,8 +46,8 @@ func (c *demoCmd) Run(a *App) error {
 	err := demo.Run(ctx, !c.Fast, func(l demo.Line) error {
 		return a.Print(demoView{l.At.Milliseconds(), l.Who, l.Text}, fmt.Sprintf("%4.1f s  %-11s  %s\n", l.At.Seconds(), l.Who, l.Text))
 	})
-	if ended, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
-		return &exitError{code: ended.code, err: errors.New("the demo was interrupted"), interrupted: ended.interrupted}
+	if ended := Ended(ctx, errors.New("the demo was interrupted")); ended != nil {
+		return ended
 	}
 	if _, ok := errors.AsType[*exitError](err); err == nil || ok {
 		return err

@@ -44,7 +44,9 @@ func (c *doctorCmd) Run(a *App) error {
 	if err != nil {
 		return err
 	}
-	return cmp.Or(printList(a, findings, findingViewOf, findingText), brokenOf(findings))
+	return cmp.Or(printList(a, findings, func(f driver.Finding) findingView {
+		return findingView{f.Check, f.Severity.String(), f.Observed, f.Impact, f.Fix}
+	}, findingText), brokenOf(findings))
 }
 
 // examine returns the findings of the engine. Only mem: has no checks.
@@ -79,10 +81,6 @@ type findingView struct {
 	Observed string `json:"observed"`
 	Impact   string `json:"impact"`
 	Fix      string `json:"fix"`
-}
-
-func findingViewOf(f driver.Finding) findingView {
-	return findingView{f.Check, f.Severity.String(), f.Observed, f.Impact, f.Fix}
 }
 
 // findingText formats findings: a line each, and up to two more for one that is not good. What to do

@@ -146,7 +146,7 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 	switch {
 	case end.Asked || end.stuck || !end.begun && !end.Lost: // a command that could not be started would fail again
 		return false, end.err
-	case end.Lost: // not the fault of the command, so there is no pause
+	case end.Lost || end.Cancelled: // not the fault of the command, so there is no pause
 		c.pause, c.fails = 0, 0
 		if !end.begun {
 			a.Say("%v", end.err)
@@ -156,10 +156,6 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 	case end.refused:
 		c.setPause(true)
 		a.Say("resigning; campaigning for %q again in %v", c.Name, c.pause)
-		return true, nil
-	case end.Cancelled:
-		c.pause, c.fails = 0, 0
-		a.Say("campaigning for %q again", c.Name)
 		return true, nil
 	case end.Capped:
 		c.setPause(false)
@@ -177,7 +173,11 @@ func (c *electCmd) term(a *App, engine driver.Engine, path string, campaign func
 func (c *electCmd) runTerm(a *App, engine driver.Engine, lock *fencelock.Lock, path string, signals chan os.Signal) outcome {
 	what := c.under(a, lock, path, signals)
 	what.Cancel = resignationOf(c.held)
-	last, err := c.hooks.files(engine, lock)
+	var last []*os.File
+	var err error
+	if c.hooks.OnLose != "" { // now: when the lock was lost, they cannot be had any more
+		last, err = filesOf(engine, lock)
+	}
 	if err != nil {
 		_ = releaseLock(lock) // nothing runs; if this fails, the lease expires
 		return outcome{End: supervise.End{Lost: errors.Is(err, driver.ErrLost)}, err: err}
@@ -205,15 +205,6 @@ func resignationOf(term *election.Term) context.Context {
 		}
 	})
 	return ctx
-}
-
-// onSignal handles a signal while this process leads without a command. It reports whether the
-// signal asks to end.
-func (c *electCmd) onSignal(s os.Signal, signals chan os.Signal) (end bool) {
-	if s == unix.SIGTSTP {
-		supervise.StopOwnGroup(signals)
-	}
-	return slices.Contains(supervise.EndSignals, s)
 }
 
 // The pauses of --restart.

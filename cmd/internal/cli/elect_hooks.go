@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,7 +77,7 @@ func (h *hooks) acquire(a *App, engine driver.Engine, what supervise.Command, lo
 		return outcome{begun: true, refused: true, err: err}, false
 	}
 	end = outcome{End: a.late(ended, lock), begun: true}
-	end.Asked, end.err = end.Passed != 0, exitWith(codeOf(end.End))
+	end.Asked, end.err = end.Passed != 0, Exit(codeOf(end.End), nil)
 	if end.Asked && end.err == nil { // the hook ended before the signal, or handled it; the command does not start
 		end.err = endedBySignal(end.Passed)
 	}
@@ -85,15 +86,6 @@ func (h *hooks) acquire(a *App, engine driver.Engine, what supervise.Command, lo
 	}
 	end.refused = end.err != nil && !end.Lost && !end.Asked
 	return end, !end.Lost && !end.Asked && !end.refused
-}
-
-// files returns the files of a lock for --on-lose, at the begin of a term: when it was lost, they
-// cannot be had any more. As long as they are open, nobody else gets the lock.
-func (h *hooks) files(engine driver.Engine, lock *fencelock.Lock) ([]*os.File, error) {
-	if h.OnLose == "" {
-		return nil, nil
-	}
-	return filesOf(engine, lock)
 }
 
 // lose runs --on-lose. A failure is only reported, since the term ends in any case. The hook keeps
@@ -180,8 +172,10 @@ func (c *electCmd) leadWithoutCommand(a *App, lock *fencelock.Lock, cancelled co
 		case <-maxOver:
 			end.Capped = true
 		case s := <-signals:
-			if end.Asked = c.onSignal(s, signals); end.Asked {
+			if end.Asked = slices.Contains(supervise.EndSignals, s); end.Asked {
 				end.err = endedBySignal(s.(unix.Signal))
+			} else if s == unix.SIGTSTP {
+				supervise.StopOwnGroup(signals)
 			}
 		}
 	}

@@ -39,8 +39,15 @@ type exitError struct {
 	interrupted bool  // end by SIGINT instead of by code
 }
 
-// Exit returns an error with an exit code. err may be nil: nothing is printed then.
-func Exit(code int, err error) error { return &exitError{code: code, err: err} }
+// Exit returns an error with an exit code, or nil for 0 and no error. Without err, nothing is printed.
+//
+//go:noinline
+func Exit(code int, err error) error {
+	if code == 0 && err == nil {
+		return nil
+	}
+	return &exitError{code: code, err: err}
+}
 
 // Error returns the message for people, or the code.
 func (e *exitError) Error() string {
@@ -52,14 +59,6 @@ func (e *exitError) Error() string {
 
 // Unwrap returns err.
 func (e *exitError) Unwrap() error { return e.err }
-
-// exitWith returns an error that ends the program with a code and prints nothing.
-func exitWith(code int) error {
-	if code == 0 {
-		return nil
-	}
-	return &exitError{code: code}
-}
 
 // endedBySignal returns an error that ends the program as a signal does and prints nothing.
 func endedBySignal(s unix.Signal) error {

@@ -146,7 +146,7 @@ func (a *App) verdict(end supervise.End, freed error) error {
 	if code == exitSignal+int(unix.SIGINT) && end.Status.Signaled() {
 		return endedBySignal(unix.SIGINT)
 	}
-	return exitWith(code)
+	return Exit(code, nil)
 }
 
 // failureOf returns the error of a command, or nil if it succeeded.

@@ -15,9 +15,7 @@ import (
 
 // holdsCmd is the verb holds. An empty field matches every holder.
 type holdsCmd struct {
-	Name              string
-	Owner, Host, Note string
-	MinToken          int64
+	Name, Owner, Host, Note string
 }
 
 func newHolds(a *App) *cobra.Command {
@@ -28,8 +26,7 @@ func newHolds(a *App) *cobra.Command {
 
 The answer may be out of date when you read it. A step that must not happen without the lock belongs into the command of run or elect, and its writes into a guard that checks the token.`,
 		Example: `fencelock holds billing && ./publish
-fencelock holds billing --host db-2
-fencelock holds billing --min-token 1795692403329061`,
+fencelock holds billing --host db-2`,
 		Annotations: map[string]string{
 			argumentRows: Table([]Row{nameRow}),
 			ExitCodes:    Table([]Row{{"1", "no such holder has the lock"}}),
@@ -41,7 +38,6 @@ fencelock holds billing --min-token 1795692403329061`,
 	text(f, &c.Owner, "owner", "`ID` of the acquisition, such as FENCELOCK_OWNER in the command of run.")
 	text(f, &c.Host, "host", "`NAME` of the holder's host, as ls shows it.")
 	text(f, &c.Note, "note", "`TEXT` of the holder's note.")
-	f.Int64Var(&c.MinToken, "min-token", 0, "Smallest fencing token that counts.")
 	return cmd
 }
 
@@ -68,8 +64,7 @@ func (c *holdsCmd) Run(a *App) error {
 
 // matches reports whether the question is about a holder.
 func (c *holdsCmd) matches(h driver.Holder) bool {
-	return (c.Owner == "" || h.Owner == c.Owner) && (c.Host == "" || h.Host == c.Host) &&
-		(c.Note == "" || h.Note == c.Note) && h.Token >= c.MinToken
+	return (c.Owner == "" || h.Owner == c.Owner) && (c.Host == "" || h.Host == c.Host) && (c.Note == "" || h.Note == c.Note)
 }
 
 // refusal says who holds the name instead. A status that may be incomplete proves nothing.

@@ -61,8 +61,10 @@ func (c *initCmd) Run(a *App) error {
 	}
 	return a.with(func(ctx context.Context, engine driver.Engine) error {
 		i, ok := engine.(initer)
+		target, _ := engineurl.Parse(a.URL) // it has been opened
+		redis, isRedis := target.(*engineurl.Redis)
 		switch {
-		case !ok || engine.Traits().Engine == "redis" && engineurl.Parameter(a.URL, "quarantine") != "on":
+		case !ok || isRedis && !redis.Engine.Quarantine:
 			return Exit(ExitConfig, fmt.Errorf("%s needs no init (redis:// with quarantine=on does)", engine.Traits().Engine))
 		case hasSQL:
 			return c.schema(ctx, a, engine, i, sql)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/cmd/internal/pipe"
 	"github.com/fencelock/fencelock/cmd/internal/supervise"
@@ -46,7 +48,7 @@ func (c *acquireCmd) keep(a *App) error {
 	}
 	requests, stopListening := listenForRequests(lock.Owner())
 	defer stopListening()
-	k := acquireView{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: handleOf(c.Name, lock.Owner()), PID: os.Getpid()}
+	k := acquireView{Name: c.Name, Token: lock.Token(), Owner: lock.Owner(), Handle: lock.Owner() + ":" + c.Name, PID: os.Getpid()}
 	_ = json.NewEncoder(os.Stdout).Encode(k) // if nobody reads it, stdin ends
 	select {
 	case <-printed:
@@ -68,7 +70,7 @@ func (c *acquireCmd) wanted(parent context.Context, printed chan struct{}, watch
 			close(printed)
 			return
 		}
-		cancel(exitWith(ExitOutput))
+		cancel(Exit(ExitOutput, nil))
 	}()
 	go func() { // ends with the process of --with-pid, or with this one
 		<-watched.ended
@@ -82,7 +84,7 @@ func (c *acquireCmd) take(a *App, engine driver.Engine) (*fencelock.Lock, chan o
 	line := newWaitLine(a, c.Name, logEvery)
 	defer line.stop()
 	take := c.from(fencelock.New(engine, nil).With(c.sharing.over(fencelock.Options{
-		TTL: c.TTL, Grace: c.grace(), MaxHold: c.MaxHold, Wait: c.Wait.limit, Note: c.Note, OnWait: line.update,
+		TTL: c.TTL, Grace: c.grace(), MaxHold: c.MaxHold, Wait: c.Wait, Note: c.Note, OnWait: line.update,
 	})))
 	return a.await(func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }, nil)
 }
@@ -191,4 +193,41 @@ func (k *keeper) releasedElsewhere() bool {
 	}
 	// If the lock is gone and the reason did not arrive, the server can be asked.
 	return errors.Is(loss.Reason, driver.ErrNotHeld) && releaseRecorded(k.locker, k.lock.Owner())
+}
+
+// otherProcess is a process that is not a child of this one.
+type otherProcess struct {
+	process *os.Process
+	ended   <-chan struct{} // closed when it has ended; nil means never
+}
+
+var errNoProcess = errors.New("there is no such process")
+
+// watchProcess returns a running process.
+func watchProcess(pid int) (*otherProcess, error) {
+	p, err := os.FindProcess(pid) // on Linux by a pidfd, so that a later process with the same number does not count
+	if err == nil {
+		if err = p.Signal(unix.Signal(0)); errors.Is(err, os.ErrPermission) {
+			err = nil // it belongs to another user
+		} else if errors.Is(err, os.ErrProcessDone) {
+			err = errNoProcess
+		}
+	}
+	ended := supervise.Ended(pid)
+	select {
+	case <-ended: // a zombie
+		err = cmp.Or(err, errNoProcess)
+	default:
+	}
+	if err != nil {
+		return nil, Exit(ExitUsage, fmt.Errorf("--with-pid %d: %w", pid, err))
+	}
+	return &otherProcess{process: p, ended: ended}, nil
+}
+
+// send sends a signal, unless the process has ended.
+func (n *otherProcess) send(s os.Signal) {
+	if n.process != nil {
+		_ = n.process.Signal(s)
+	}
 }

@@ -19,11 +19,10 @@ import (
 	"github.com/fencelock/fencelock/ratelimit"
 )
 
-// limitCmd is the verb limit. It takes events from a rate and then replaces itself with the
+// limitCmd is the verb limit. It takes an event from a rate and then replaces itself with the
 // command. No process has to stay, since a rate needs no release.
 type limitCmd struct {
-	Rate  ratelimit.Limit
-	Count int // events to take at once
+	Rate ratelimit.Limit
 	ifBusy
 	PassURL bool
 	Line    string // for /bin/sh -c, instead of Command
@@ -64,9 +63,8 @@ func (c *limitCmd) flags(cmd *cobra.Command) {
 	f.Func("rate", "`N/TIME`: events per time, such as 100/s, 10/m, 3/h or 5/90s.", c.setRate)
 	Offer(cmd, "rate", "1/s", "10/s", "10/m", "100/h")
 	_ = cmd.MarkFlagRequired("rate")
-	c.Rate.Burst, c.Count = 1, 1
+	c.Rate.Burst = 1
 	Number(f, &c.Rate.Burst, "burst", 1, "How many events may happen at once after a pause.")
-	Number(f, &c.Count, "count", 1, "Take N events at once.")
 	c.ifBusy.flags(cmd, "Do not wait: exit with 75 if the rate is used up.",
 		"Exit with 75, at once, if the turn would come later than in `DURATION`. 0 means -n.",
 		"Exit code if the turn would come too late.")
@@ -94,17 +92,14 @@ func (c *limitCmd) check() (err error) {
 	if c.Command, err = commandOf(c.Command, c.Line); err != nil {
 		return err
 	}
-	if c.Count > c.Rate.Burst {
-		return fmt.Errorf("--count %d is not between 1 and the burst of %d", c.Count, c.Rate.Burst)
-	}
 	return cmp.Or(c.ifBusy.check(), driver.CheckName(c.Name))
 }
 
 // limitPatience is the timeout of a request to the engine. The wait for a turn is not part of it.
 const limitPatience = 5 * time.Second
 
-// Run takes the events, waits for the turn, and replaces this process with the command. If a signal
-// ends the wait, Run returns the events. After the wait, Run handles no signals, since they are for
+// Run takes the event, waits for the turn, and replaces this process with the command. If a signal
+// ends the wait, Run returns the event. After the wait, Run handles no signals, since they are for
 // the command.
 func (c *limitCmd) Run(a *App) error {
 	path, err := "", error(nil)
@@ -144,15 +139,15 @@ func ratesOf(engine driver.Engine) (driver.RateLimiter, error) {
 	return nil, fmt.Errorf("%w: %s has no rates", driver.ErrUnsupported, engine.Traits().Engine)
 }
 
-// take reserves the events and waits for their turn. It fails if the turn is too far away. If the
-// wait fails, it returns the events, unless another process has taken some since.
+// take reserves an event and waits for its turn. It fails if the turn is too far away. If the
+// wait fails, it returns the event, unless another process has taken some since.
 func (c *limitCmd) take(ctx context.Context, a *App, l *ratelimit.Limiter) error {
 	r, err := c.reserve(ctx, l)
 	limited, tooMany := errors.AsType[*ratelimit.LimitedError](err)
 	switch {
 	case tooMany && a.json && len(c.Command) == 0:
 		err := printJSON(a.stdout, limitAnswer{Name: c.Name, DelayMS: wholeMillis(limited.RetryAfter)})
-		return cmp.Or(err, exitWith(c.Conflict))
+		return cmp.Or(err, Exit(c.Conflict, nil))
 	case tooMany:
 		return Exit(c.Conflict, fmt.Errorf("%q is limited to %v; the turn would come in %v", c.Name, limited.Limit, limited.RetryAfter.Round(time.Millisecond)))
 	case err != nil:
@@ -171,10 +166,10 @@ func (c *limitCmd) take(ctx context.Context, a *App, l *ratelimit.Limiter) error
 
 // reserve reserves a turn that is near enough.
 func (c *limitCmd) reserve(ctx context.Context, l *ratelimit.Limiter) (*ratelimit.Reservation, error) {
-	if !c.Nonblock && !c.Wait.given {
-		return l.ReserveN(ctx, "", c.Count)
+	if c.Nonblock || c.limited {
+		return l.ReserveWithin(ctx, "", 1, c.Wait)
 	}
-	return l.ReserveWithin(ctx, "", c.Count, c.Wait.limit)
+	return l.Reserve(ctx, "")
 }
 
 // wholeMillis rounds up to milliseconds.

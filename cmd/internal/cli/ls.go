@@ -51,11 +51,12 @@ fencelock ls invoice: --json | jq -r .name`,
 	return cmd
 }
 
-// sortings compare two locks, by value of --sort. Locks that are equal stay in the order of names.
-var sortings = map[string]func(a, b driver.Status) int{
-	"name": func(_, _ driver.Status) int { return 0 },
-	"wait": func(a, b driver.Status) int { return compareBegin(waitsSince(a), waitsSince(b)) },
-	"age":  func(a, b driver.Status) int { return compareBegin(heldSince(a), heldSince(b)) },
+// sortings are the times by which locks are sorted, by value of --sort. What has not begun comes last, and
+// locks that are equal stay in the order of names.
+var sortings = map[string]func(driver.Status) time.Time{
+	"name": func(driver.Status) time.Time { return time.Time{} },
+	"wait": waitsSince,
+	"age":  heldSince,
 }
 
 // check validates the flags.
@@ -87,34 +88,31 @@ func (c *lsCmd) list(ctx context.Context, engine driver.Engine) (list []fenceloc
 	} else {
 		list, err = fencelock.New(engine, nil).List(ctx, c.Prefix)
 	}
-	sort.SliceStable(list, func(i, j int) bool { return sortings[c.Sort](list[i], list[j]) < 0 })
+	since := sortings[c.Sort]
+	sort.SliceStable(list, func(i, j int) bool { return compareBegin(since(list[i]), since(list[j])) < 0 })
 	return list, err
 }
 
 // heldSince returns when the oldest holder acquired the lock. It is zero if nobody is known to hold
 // it.
-func heldSince(s driver.Status) (oldest time.Time) {
-	for _, h := range s.Holders {
-		oldest = earlier(oldest, h.Since)
-	}
-	return oldest
+func heldSince(s driver.Status) time.Time {
+	return earliest(s.Holders, func(h driver.Holder) time.Time { return h.Since })
 }
 
 // waitsSince returns when the waiter that has waited longest joined the queue. It is zero if nobody
 // waits.
-func waitsSince(s driver.Status) (oldest time.Time) {
-	for _, w := range s.Waiters {
-		oldest = earlier(oldest, w.Since)
-	}
-	return oldest
+func waitsSince(s driver.Status) time.Time {
+	return earliest(s.Waiters, func(w driver.Waiter) time.Time { return w.Since })
 }
 
-// earlier returns the earlier of two times, one of which may be zero.
-func earlier(a, b time.Time) time.Time {
-	if compareBegin(a, b) < 0 {
-		return a
+// earliest returns the earliest of the times that are not zero, or zero.
+func earliest[T any](list []T, since func(T) time.Time) (first time.Time) {
+	for _, x := range list {
+		if t := since(x); compareBegin(t, first) < 0 {
+			first = t
+		}
 	}
-	return b
+	return first
 }
 
 // compareBegin compares two times. What has not begun, at the zero time, comes last.
@@ -169,7 +167,7 @@ func lockTable(list []driver.Status) string {
 			rows = append(rows, lockRow(s, h.Weight, holder, h.Note))
 		}
 		if len(s.Holders) == 0 {
-			rows = append(rows, lockRow(s, 1, "-\t-\t"+closedFor(s.NotBefore)+"\t-\t-", ""))
+			rows = append(rows, lockRow(s, 1, "-\t-\t"+leftOr(s.NotBefore, time.Until)+"\t-\t-", ""))
 		}
 	}
 	return columns("NAME\tMODE\tHOLDER\tSINCE\tTTL\tMAX\tTOKEN\tWAITERS\tWAIT\tNOTE", rows)
@@ -185,18 +183,14 @@ func lockRow(s driver.Status, weight int, holder, note string) string {
 	default:
 		note = termtext.Text(note)
 	}
-	wait := "-"
-	if since := waitsSince(s); !since.IsZero() {
-		wait = left(max(time.Since(since), time.Millisecond)) // the server's clock may differ from ours
-	}
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), wait, note)
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", termtext.Word(s.Name), modeLimit(s, weight), holder, len(s.Waiters), leftOr(waitsSince(s), time.Since), note)
 }
 
-// closedFor returns the rest of a minimum hold. It is at least "0s", since a hold that is over by
-// our clock may not be over by the server's.
-func closedFor(until time.Time) string {
-	if until.IsZero() {
+// leftOr formats the time from now until t, or since then, or returns "-" if t is zero. It is at least "0s",
+// since the server's clock may differ from ours.
+func leftOr(t time.Time, distance func(time.Time) time.Duration) string {
+	if t.IsZero() {
 		return "-"
 	}
-	return left(max(time.Until(until), time.Millisecond))
+	return left(max(distance(t), time.Millisecond))
 }

@@ -126,7 +126,7 @@ func (c *onceCmd) Run(a *App) error {
 		line := newWaitLine(a, c.Name, logEvery)
 		jobs := idempotent.New(c.locker(engine, fencelock.Options{OnWait: line.update}), records.Records(),
 			&idempotent.Config{Retention: c.Retention, MaxResult: maxResult})
-		jobs = jobs.With(idempotent.Options{Payload: c.payload(), Wait: c.Wait.limit, NoWait: c.atOnce(), Again: c.again})
+		jobs = jobs.With(idempotent.Options{Payload: c.payload(), Wait: c.Wait, NoWait: c.atOnce(), Again: c.again})
 		var run *idempotent.Run
 		lock, signals, err := a.await(func(ctx context.Context) (_ *fencelock.Lock, err error) {
 			if run, err = jobs.Begin(ctx, c.Name); err != nil {
@@ -185,9 +185,9 @@ func (c *onceCmd) repeat(a *App, over *idempotent.DoneError) error {
 		a.Say("output of the run of %q by pid %d on %s, which ended at %s", c.Name, over.PID, over.Host, over.Ended.Format(time.RFC3339))
 	}
 	if r.StdoutCut && r.Code == 0 && !c.AcceptCut {
-		return exitWith(exitCut)
+		return Exit(exitCut, nil)
 	}
-	return exitWith(r.Code)
+	return Exit(r.Code, nil)
 }
 
 // sayCut reports output that was not stored.

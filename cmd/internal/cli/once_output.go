@@ -4,15 +4,18 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fencelock/fencelock/cmd/internal/asyncwriter"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/idempotent"
 )
@@ -157,4 +160,46 @@ func (s *stream) readLate(buf []byte) (n int, err error) {
 		return max(n, 0), io.EOF
 	}
 	return n, err
+}
+
+// reader is who reads our stdout or stderr.
+type reader struct {
+	name string
+	*asyncwriter.Writer
+}
+
+// newReaders returns the readers of our stdout and stderr. After a failed write, the command continues,
+// since other processes may need its outcome.
+func newReaders(a *App) [2]reader {
+	return [2]reader{{"stdout", asyncwriter.New(a.stdout, 0)}, {"stderr", asyncwriter.New(unqueued(a.Stderr), 0)}}
+}
+
+// unqueued returns the file behind w, since the stderrQueue may discard messages.
+func unqueued(w io.Writer) io.Writer {
+	if f := fileOf(w); f != nil {
+		return f
+	}
+	return w
+}
+
+// deliver waits until everything has been written or ctx ends. If a signal ended ctx, it returns
+// the error of that signal; see EndedBySignals. It returns the error of a failed write, except for
+// a pipe without a reader.
+func (a *App) deliver(ctx context.Context, readers [2]reader) error {
+	signal.Reset(unix.SIGTSTP) // the command has ended, so the signal is not passed on any more
+	for _, r := range readers {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+		}
+		select {
+		case <-r.Done():
+			if err := r.Err(); err != nil && !errors.Is(err, unix.EPIPE) {
+				return Exit(ExitOutput, fmt.Errorf("%s could not be written: %w\ntry: the same command line again, which repeats the output", r.name, err))
+			}
+		default:
+			return endedBy(ctx)
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -60,7 +61,10 @@ func (c *pipeCmd) Run(a *App) error {
 		_, _ = a.stdout.Write(pipe.Failed(err, redactLine))
 		return err
 	}
-	guard, err := guardFor(engine)
+	var guard *pipe.Guard
+	if i, ok := engine.(pipe.Inheritor); ok { // its locks are file descriptors
+		guard, err = startGuard(i, []string{os.Args[0], "pipe"}, os.Stdin)
+	}
 	if err == nil {
 		pipe.Serve(a.Context, pipe.Config{
 			Engine: engine, Version: thisBuild().Version, In: a.stdin, Out: a.stdout, Parent: parent, Guard: guard,
@@ -68,10 +72,7 @@ func (c *pipeCmd) Run(a *App) error {
 			Rates: sync.OnceValues(func() (driver.RateLimiter, error) { return ratesOf(engine) }),
 		})
 	}
-	if closing := closeEngine(); err == nil {
-		err = closing
-	}
-	return err
+	return cmp.Or(err, closeEngine())
 }
 
 // rateOf parses a rate such as 10/m.
@@ -79,15 +80,6 @@ func rateOf(text string) (ratelimit.Limit, error) {
 	var l limitCmd
 	err := l.setRate(text)
 	return l.Rate, err
-}
-
-// guardFor starts the guard of an engine whose locks are file descriptors.
-func guardFor(engine driver.Engine) (*pipe.Guard, error) {
-	i, ok := engine.(pipe.Inheritor)
-	if !ok {
-		return nil, nil
-	}
-	return startGuard(i, []string{os.Args[0], "pipe"}, os.Stdin)
 }
 
 // startGuard starts this program once more as the guard of locks.

@@ -50,7 +50,7 @@ fencelock ls                             who holds what`,
 				return a.printVersion()
 			case cmd.Flags().NFlag() == 0:
 				_, _ = io.WriteString(a.Stderr, helpPage(cmd))
-				return exitWith(ExitUsage)
+				return Exit(ExitUsage, nil)
 			}
 			return &misuse{error: errors.New("a command is missing, such as run or ls")}
 		},

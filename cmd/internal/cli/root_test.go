@@ -49,10 +49,10 @@ func TestValuesOfFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Wait.limit != 90*time.Second || c.Conflict != 10 || c.MinHold != 2*time.Second || c.Note != "--" || c.signal != unix.SIGUSR1 || c.OnLost != "ignore" {
+	if c.Wait != 90*time.Second || c.Conflict != 10 || c.MinHold != 2*time.Second || c.Note != "--" || c.signal != unix.SIGUSR1 || c.OnLost != "ignore" {
 		t.Errorf("%+v", c)
 	}
-	if c, err = readRun("-w", "0.5", "x", "cmd"); err != nil || c.Wait.limit != time.Second/2 || c.Conflict != exitBusy {
+	if c, err = readRun("-w", "0.5", "x", "cmd"); err != nil || c.Wait != time.Second/2 || c.Conflict != exitBusy {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

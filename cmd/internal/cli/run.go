@@ -133,8 +133,10 @@ func (s *sharing) check() error {
 // ifBusy has the flags of verbs that wait for a lock or a turn.
 type ifBusy struct {
 	Nonblock bool
-	Wait     waitLimit
-	Conflict int // exit code if the lock is busy
+	Wait     time.Duration // 0 does not wait if it is given, and waits for ever if not
+	Conflict int           // exit code if the lock is busy
+
+	limited bool // Wait is given
 }
 
 // flags adds the flags, with the explanations of the verb.
@@ -142,13 +144,17 @@ func (b *ifBusy) flags(cmd *cobra.Command, nonblock, wait, conflict string) {
 	b.Conflict = exitBusy
 	f := cmd.Flags()
 	f.BoolVarP(&b.Nonblock, "nonblock", "n", false, nonblock)
-	f.FuncP("wait", "w", wait, b.Wait.set)
+	f.FuncP("wait", "w", wait, func(s string) (err error) {
+		b.limited = true
+		b.Wait, err = parseDuration(s)
+		return err
+	})
 	Offer(cmd, "wait", "10s", "1m", "10m")
 	f.VarP(number{&b.Conflict, 0}, "conflict-exit-code", "E", conflict)
 }
 
 // atOnce reports whether the verb must not wait.
-func (b ifBusy) atOnce() bool { return b.Nonblock || b.Wait.given && b.Wait.limit == 0 }
+func (b ifBusy) atOnce() bool { return b.Nonblock || b.limited && b.Wait == 0 }
 
 // from returns the function of locker that acquires a lock and waits as the verb does.
 func (b ifBusy) from(locker *fencelock.Locker) func(context.Context, string) (*fencelock.Lock, error) {
@@ -161,34 +167,21 @@ func (b ifBusy) from(locker *fencelock.Locker) func(context.Context, string) (*f
 // check validates the flags.
 func (b ifBusy) check() error {
 	switch {
-	case b.Nonblock && b.Wait.given:
+	case b.Nonblock && b.limited:
 		return errors.New("--nonblock and --wait cannot be used together")
-	case b.Wait.limit < 0:
-		return fmt.Errorf("--wait %v is negative", b.Wait.limit)
+	case b.Wait < 0:
+		return fmt.Errorf("--wait %v is negative", b.Wait)
 	case b.Conflict < 0 || b.Conflict > 255:
 		return fmt.Errorf("the exit code %d is not between 0 and 255", b.Conflict)
 	}
 	return nil
 }
 
-// waitLimit is how long a verb waits. Without a limit it waits for ever; with 0 it does not wait.
-type waitLimit struct {
-	given bool
-	limit time.Duration
-}
-
-// set parses the value.
-func (w *waitLimit) set(s string) (err error) {
-	w.given = true
-	w.limit, err = parseDuration(s)
-	return err
-}
-
 // Run acquires the lock, runs the command and releases the lock. Its error carries the exit code.
 func (c *runCmd) Run(a *App) error {
 	return c.on(a, func(engine driver.Engine, path string) error {
 		line := newWaitLine(a, c.Name, logEvery)
-		locker := c.locker(engine, c.sharing.over(fencelock.Options{Wait: c.Wait.limit, MinHold: c.MinHold, OnWait: line.update}))
+		locker := c.locker(engine, c.sharing.over(fencelock.Options{Wait: c.Wait, MinHold: c.MinHold, OnWait: line.update}))
 		lock, signals, err := a.await(c.taker(a, engine, locker), c.tick.finish)
 		line.stop()
 		if err != nil {
@@ -208,7 +201,7 @@ func (c *runCmd) taker(a *App, engine driver.Engine, locker *fencelock.Locker) f
 		return func(ctx context.Context) (*fencelock.Lock, error) { return take(ctx, c.Name) }
 	}
 	job := cron.New(c.locker(engine, fencelock.Options{}), c.Name, &cron.Config{Skew: c.Tick / 2, Late: c.Tick / 2, Logger: a.log})
-	return c.tick.taker(job, c.Tick, cron.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait.limit})
+	return c.tick.taker(job, c.Tick, cron.Take{Acquire: take, Shared: locker.Options().Shared, AtOnce: c.atOnce(), Wait: c.Wait})
 }
 
 // refusal returns why there is no lock, and a hint. Only a held lock counts as busy: an unreachable
@@ -219,7 +212,7 @@ func (c *runCmd) refusal(err error) error {
 		return err
 	}
 	if c.Quiet {
-		return exitWith(0)
+		return nil
 	}
 	if skipped, ok := errors.AsType[*cron.SkippedError](err); ok {
 		return Exit(c.Conflict, skipped)
@@ -230,8 +223,8 @@ func (c *runCmd) refusal(err error) error {
 	}
 	wait := "fencelock run -w 30s"
 	if !c.atOnce() {
-		who += fmt.Sprintf("; gave up after %v", c.Wait.limit)
-		wait = fmt.Sprintf("fencelock run -w %v", 2*c.Wait.limit)
+		who += fmt.Sprintf("; gave up after %v", c.Wait)
+		wait = fmt.Sprintf("fencelock run -w %v", 2*c.Wait)
 	}
 	hint := fmt.Sprintf("%s %s -- ..., or fencelock status %[2]s", wait, termtext.ShellWord(c.Name))
 	return Exit(c.Conflict, fmt.Errorf("%s\ntry: %s", who, hint))

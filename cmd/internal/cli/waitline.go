@@ -5,9 +5,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,24 +70,19 @@ func (l *waitLine) reportTrouble() {
 	}
 }
 
-// trouble returns why the engine grants nothing, or "" if a process holds the name. An engine
-// reports that as an error, or as a holder that is not a process and whose note has the reason.
+// trouble returns why the engine grants nothing, or "" if a process holds the name.
 func trouble(info driver.WaitInfo) string {
-	h := info.Held
-	if info.Trouble != nil {
-		return info.Trouble.Error()
-	}
-	if h == nil || h.PID != 0 || h.Owner != "" {
+	if info.Trouble == nil {
 		return ""
 	}
-	return strings.TrimPrefix(h.Note, "by nobody: ")
+	return info.Trouble.Error()
 }
 
 // stop ends the report and wipes the line. It may be called once.
 func (l *waitLine) stop() {
 	l.end()
 	l.over.Wait()
-	if l.shown && l.live && !dumb() {
+	if l.shown && l.live && !Dumb() {
 		fmt.Fprint(l.app.Stderr, "\r\x1b[K")
 	}
 }
@@ -138,16 +133,16 @@ func (l *waitLine) draw() {
 	defer l.mu.Unlock()
 	text := "fencelock: " + l.timed(l.info)
 	switch {
-	case !dumb():
-		fmt.Fprint(l.app.Stderr, "\r\x1b[K"+Cut(text, columnsOf(l.app.Stderr)))
+	case !Dumb():
+		fmt.Fprint(l.app.Stderr, "\r\x1b[K"+Cut(text, Columns(l.app.Stderr)))
 	case !l.shown:
 		fmt.Fprintln(l.app.Stderr, text)
 	}
 	l.shown = true
 }
 
-// dumb reports whether the terminal cannot erase a line.
-func dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
+// Dumb reports whether the terminal cannot erase a line.
+func Dumb() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("TERM") == "" }
 
 // text describes the wait: why the engine grants nothing, or the state at the start of the wait. It
 // quotes or replaces control characters in notes and names, since those come from other processes.
@@ -186,3 +181,21 @@ func Cut(text string, columns int) string {
 	}
 	return text
 }
+
+// notifyService sends a line to systemd, if this process belongs to a service that is asked for it. It
+// blocks for serviceLimit at most. The line is only for people, so a failure has no effect.
+func notifyService(line string) {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetWriteDeadline(time.Now().Add(serviceLimit)) // sockets have deadlines
+	_, _ = conn.Write([]byte(line))
+}
+
+const serviceLimit = 100 * time.Millisecond

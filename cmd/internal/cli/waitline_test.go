@@ -40,12 +40,12 @@ func TestWaitsAreLoggedEveryMinute(t *testing.T) {
 // reach the terminal.
 func TestWaitLineIsFitForATerminal(t *testing.T) {
 	l := &waitLine{name: "x\x1b[2J"}
-	for _, held := range []*driver.HeldError{
-		{Identity: driver.Identity{Host: "db1\x1b]0;x\a", PID: 7, Note: "n\x1b[31m"}},
-		{Owner: "plain\x1b[31m"},
-		{Identity: driver.Identity{Note: "by nobody: \x1b[31m"}},
+	for _, info := range []driver.WaitInfo{
+		{Held: &driver.HeldError{Identity: driver.Identity{Host: "db1\x1b]0;x\a", PID: 7, Note: "n\x1b[31m"}}},
+		{Held: &driver.HeldError{Owner: "plain\x1b[31m"}},
+		{Trouble: errors.New("h1: \x1b[31m")},
 	} {
-		if text := l.text(driver.WaitInfo{Held: held}); strings.ContainsAny(text, "\x1b\a") {
+		if text := l.text(info); strings.ContainsAny(text, "\x1b\a") {
 			t.Errorf("%q", text)
 		}
 	}

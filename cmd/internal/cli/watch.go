@@ -64,16 +64,12 @@ func cancelOnHangup(w io.Writer, cancel func()) {
 		return
 	}
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
-	for {
-		_, err := unix.Poll(fds, -1)
-		switch {
-		case err == unix.EINTR:
-		case err == nil && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0:
-			cancel()
-			return
-		default:
-			return
-		}
+	_, err := unix.Poll(fds, -1)
+	for err == unix.EINTR {
+		_, err = unix.Poll(fds, -1)
+	}
+	if err == nil && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
+		cancel()
 	}
 }
 

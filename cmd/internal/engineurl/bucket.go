@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
@@ -21,20 +22,19 @@ import (
 	"github.com/fencelock/fencelock/stores/s3records"
 )
 
-// bucketTarget is a parsed URL of an object store.
-type bucketTarget struct {
-	service, name, endpoint, prefix string // name is that of the bucket; with the account, on Azure
-	timeout                         time.Duration
-	transport                       *http.Transport
-	records                         func() *s3records.Records
-	slow                            bool // the store admits few writes to an object
+// Bucket is a parsed URL of an object store.
+type Bucket struct {
+	Service, Endpoint string // Endpoint is "" for that of the service
+	Timeout           time.Duration
+	Transport         *http.Transport
+	Records           func() *s3records.Records
+	scheme, prefix    string
+	name              string // of the bucket; with the account, on Azure
+	slow              bool   // the store admits few writes to an object
 }
 
-// bucketParser parses a URL of an object store. It does not connect.
-type bucketParser func(*url.URL) (*bucketTarget, error)
-
 // parseBucket parses what the URLs have in common. what is what they name.
-func parseBucket(u *url.URL, service, what string, known ...string) (*bucketTarget, *query, error) {
+func parseBucket(u *url.URL, service, what string, known ...string) (*Bucket, *query, error) {
 	switch {
 	case u.User != nil:
 		return nil, nil, errors.New("the URL has a user; the login comes from the environment")
@@ -45,24 +45,19 @@ func parseBucket(u *url.URL, service, what string, known ...string) (*bucketTarg
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &bucketTarget{service: service, name: u.Host, endpoint: q.Get("endpoint"), prefix: strings.Trim(u.Path, "/"), timeout: q.duration("timeout", 300*time.Millisecond, "5s"), transport: bucket.Transport()}
+	t := &Bucket{Service: service, scheme: u.Scheme, name: u.Host, Endpoint: q.Get("endpoint"), prefix: strings.Trim(u.Path, "/"), Timeout: q.duration("timeout", 300*time.Millisecond, "5s"), Transport: bucket.Transport()}
 	return t, q, cmp.Or(fitsFolder(t.prefix), checkEndpoint(q), q.err)
 }
 
 // bucketPatience limits the requests before the first lock.
 const bucketPatience = 15 * time.Second
 
-// open reads an object once, checks the store if nobody has done so, and returns the engine of the URL.
-func (parse bucketParser) open(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
-	t, err := parse(u)
-	if err != nil {
-		return nil, nil, err
-	}
-	throughHTTP(t.transport, o.dial)
-	records := t.records()
-	engine := &bucketEngine{recordlock.New(records, &recordlock.Config{Name: u.Scheme}), records, t.slow}
-	end := func() error { return closeBoth(engine.Close, t.transport.CloseIdleConnections) }
-	if err := prepareBucket(ctx, bucketCheck+cmp.Or(t.endpoint, t.service)+" "+t.name, records); err != nil {
+// Open reads an object once, checks the store if nobody has done so, and returns the engine.
+func (t *Bucket) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
+	records := t.Records()
+	engine := &bucketEngine{recordlock.New(records, &recordlock.Config{Name: t.scheme}), records, t.slow}
+	end := func() error { return closeBoth(engine.Close, t.Transport.CloseIdleConnections) }
+	if err := prepareBucket(ctx, bucketCheck+cmp.Or(t.Endpoint, t.Service)+" "+t.name, records); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
 	return engine, end, nil
@@ -74,14 +69,6 @@ func checkEndpoint(q *query) error {
 		return errors.New("endpoint= is no URL; write https://host or http://host:port")
 	}
 	return nil
-}
-
-// hostOf returns the host of an endpoint; without one, the name of the service.
-func hostOf(endpoint, service string) []string {
-	if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
-		return []string{u.Hostname()}
-	}
-	return []string{service}
 }
 
 // fitsFolder returns an error if objects cannot be below a folder.
@@ -156,21 +143,4 @@ func (e *bucketEngine) Inspect(ctx context.Context, ttl time.Duration) ([]driver
 		findings = append(findings, inspect.Passed("write rate", "the store admits one write a second to an object: a name can be acquired every two seconds, so use it for leaders and jobs, not for short locks or queues"))
 	}
 	return append([]driver.Finding{inspect.Passed("conditions", "of concurrent writes on the same condition, one succeeds")}, findings...), err
-}
-
-// sweepTimeout lets each request of a sweep take as long as those before the first lock: a list may be long.
-const sweepTimeout = 3 * bucketPatience
-
-// part returns the objects whose names begin with the prefix of a URL and another one.
-func (parse bucketParser) part(u *url.URL, prefix string) (*Part, error) {
-	u.Path = path.Join("/", u.Path, prefix)
-	t, err := parse(u)
-	if err != nil {
-		return nil, err
-	}
-	return &Part{URL: u.String(), Hosts: hostOf(t.endpoint, t.service), Dead: DeadLeases, sweep: func(ctx context.Context, remove bool) (int, error) {
-		defer t.transport.CloseIdleConnections()
-		t.timeout = sweepTimeout
-		return t.records().Sweep(ctx, remove)
-	}}, nil
 }

@@ -20,7 +20,7 @@ func TestCatalogSchemes(t *testing.T) {
 			own = append(own, e.Schemes...)
 		}
 	}
-	added := names(slices.DeleteFunc(slices.Clone(schemes), func(s scheme) bool { return s.open != nil }))
+	added := names(slices.DeleteFunc(slices.Clone(schemes), func(s scheme) bool { return s.parse != nil }))
 	slices.Sort(all)
 	if !slices.Equal(added, all) {
 		t.Errorf("fencelock-all adds %v, the catalog has %v", added, all)

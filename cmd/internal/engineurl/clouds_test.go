@@ -9,19 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/internal/testkit/dynamotest"
-	"github.com/fencelock/fencelock/internal/testkit/objecttest"
 )
 
-// addedSchemes are the schemes that AddAll adds.
-func addedSchemes() map[string]scheme {
-	return map[string]scheme{
-		"azblob":   {open: bucketParser(parseAzure).open, part: bucketParser(parseAzure).part},
-		"gs":       {open: bucketParser(parseGoogle).open, part: bucketParser(parseGoogle).part},
-		"dynamodb": {open: openDynamo, part: dynamoPart},
-	}
+// cloudParsers are those that AddAll adds.
+var cloudParsers = map[string]func(*url.URL) (Target, error){
+	"azblob": parser(parseAzure), "gs": parser(parseGoogle), "dynamodb": parser(parseDynamo),
 }
 
 func cloudURL(t *testing.T, raw string) *url.URL {
@@ -31,45 +24,6 @@ func cloudURL(t *testing.T, raw string) *url.URL {
 		t.Fatal(err)
 	}
 	return u
-}
-
-// TestClouds acquires a lock in each store, and inspects it. A part leaves nothing when it is cleared.
-func TestClouds(t *testing.T) {
-	for name, value := range map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "s3cret"} {
-		t.Setenv(name, value)
-	}
-	azure := objecttest.Start(t, func(s *objecttest.Server) { s.Dialect = "azure" })
-	dynamo := dynamotest.Start(t)
-	for kind, raw := range map[string]string{
-		"azblob":   "azblob://account/container/team?endpoint=" + azure.URL + "account",
-		"dynamodb": "dynamodb://locks?endpoint=" + dynamo.URL,
-	} {
-		t.Run(kind, func(t *testing.T) {
-			s := addedSchemes()[kind]
-			part, err := s.part(cloudURL(t, raw), "part")
-			if err != nil || part.Hosts[0] != "127.0.0.1" {
-				t.Fatalf("%+v, %v", part, err)
-			}
-			engine, end, err := s.open(t.Context(), cloudURL(t, part.URL), options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = end() }()
-			l, err := fencelock.New(engine, nil).Acquire(t.Context(), "part-job")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Release(); err != nil {
-				t.Error(err)
-			}
-			if n, err := part.Count(t.Context()); err != nil || n == 0 {
-				t.Errorf("%d objects, %v", n, err)
-			}
-			if left, err := part.Clear(t.Context()); err != nil || left != 0 {
-				t.Errorf("%d objects are left, %v", left, err)
-			}
-		})
-	}
 }
 
 // TestCloudURLs: wrong URLs are refused, and say what to write.
@@ -95,7 +49,7 @@ func TestCloudURLs(t *testing.T) {
 		"dynamodb://locks?region=eu&timeout": "timeout has no value",
 	} {
 		u := cloudURL(t, raw)
-		_, _, err := addedSchemes()[u.Scheme].open(t.Context(), u, options{})
+		_, err := cloudParsers[u.Scheme](u)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", raw, err, want)
 		}
@@ -104,11 +58,14 @@ func TestCloudURLs(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	u := cloudURL(t, "dynamodb://locks?endpoint=http://127.0.0.1:1")
-	if _, _, err := openDynamo(ended, u, options{}); !errors.Is(err, context.Canceled) {
+	dynamo, err := parseDynamo(cloudURL(t, "dynamodb://locks?endpoint=http://127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := dynamo.Open(ended, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	if _, _, err := openDynamo(t.Context(), u, options{}); !errors.Is(err, driver.ErrUnavailable) {
+	if _, _, err := dynamo.Open(t.Context(), nil); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("no server: %v", err)
 	}
 }

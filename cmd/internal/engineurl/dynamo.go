@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,23 +18,18 @@ import (
 	"github.com/fencelock/fencelock/stores/dynamorecords"
 )
 
-// dynamoTarget is a parsed URL of DynamoDB.
-type dynamoTarget struct {
+// Dynamo is a parsed URL of DynamoDB.
+type Dynamo struct {
+	Config    dynamorecords.Config
+	Transport *http.Transport
 	table     string
-	config    dynamorecords.Config
-	transport *http.Transport
 }
 
-// openDynamo checks the table, creates it if there is none, and returns the engine of the URL.
-func openDynamo(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
-	t, err := parseDynamo(u)
-	if err != nil {
-		return nil, nil, err
-	}
-	throughHTTP(t.transport, o.dial)
-	records := dynamorecords.New(t.table, &t.config)
-	engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
-	end := func() error { return closeBoth(engine.Close, t.transport.CloseIdleConnections) }
+// Open checks the table, creates it if there is none, and returns the engine.
+func (t *Dynamo) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
+	records := t.Records()
+	engine := recordlock.New(records, &recordlock.Config{Name: "dynamodb"})
+	end := func() error { return closeBoth(engine.Close, t.Transport.CloseIdleConnections) }
 	missing := func(err error) bool { return errors.Is(err, dynamorecords.ErrNoTable) }
 	if err := firstRequest(ctx, dynamoPatience, records, missing, func(err error) error {
 		return explain(err, nil, "", "check the table, region= and endpoint= in FENCELOCK_URL, and the login")
@@ -43,11 +39,14 @@ func openDynamo(ctx context.Context, u *url.URL, o options) (driver.Engine, func
 	return engine, end, nil
 }
 
+// Records returns the records in the table.
+func (t *Dynamo) Records() *dynamorecords.Records { return dynamorecords.New(t.table, &t.Config) }
+
 // dynamoPatience limits the requests before the first lock. A table is made in some seconds.
 const dynamoPatience = 30 * time.Second
 
 // parseDynamo parses a URL. It does not connect.
-func parseDynamo(u *url.URL) (*dynamoTarget, error) {
+func parseDynamo(u *url.URL) (*Dynamo, error) {
 	switch {
 	case u.User != nil:
 		return nil, errors.New("the URL has a user; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
@@ -59,23 +58,11 @@ func parseDynamo(u *url.URL) (*dynamoTarget, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &dynamoTarget{table: u.Host, transport: bucket.Transport()}
-	t.config = dynamorecords.Config{
+	t := &Dynamo{table: u.Host, Transport: bucket.Transport()}
+	t.Config = dynamorecords.Config{
 		Region: q.Get("region"), Endpoint: q.Get("endpoint"), Timeout: q.duration("timeout", 300*time.Millisecond, "5s"),
-		Client: &http.Client{Transport: t.transport},
+		Client: &http.Client{Transport: t.Transport},
 	}
 	err = checkAmazon(q, "table")
 	return t, cmp.Or(err, q.err)
-}
-
-// dynamoPart returns the locks of a table whose names begin with a prefix.
-func dynamoPart(u *url.URL, prefix string) (*Part, error) {
-	t, err := parseDynamo(u)
-	if err != nil {
-		return nil, err
-	}
-	return &Part{URL: u.String(), Names: prefix, Hosts: hostOf(t.config.Endpoint, "DynamoDB"), Rate: clusterRate, Dead: DeadLeases, sweep: func(ctx context.Context, remove bool) (int, error) {
-		defer t.transport.CloseIdleConnections()
-		return sweepLocks(ctx, dynamorecords.New(t.table, &t.config), lockKeys+prefix, remove)
-	}}, nil
 }

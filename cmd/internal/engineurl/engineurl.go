@@ -20,21 +20,31 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencelock/fencelock/cmd/internal/termtext"
 	"github.com/fencelock/fencelock/driver"
-	"github.com/fencelock/fencelock/filelock"
 	"github.com/fencelock/fencelock/pglock"
 )
 
 // A scheme is all that the command knows of one kind of URL. What lists engines is derived from schemes.
 type scheme struct {
 	form string // what its URLs look like; it begins with the name and a colon
-	// open opens the engine of a URL, and returns what closes it. An error is a *HintError, or means
-	// that the URL does not have the form. It is nil if this program has no client for the engine.
-	open func(context.Context, *url.URL, options) (driver.Engine, func() error, error)
-	// part returns the part of a URL that a prefix names, for schemes that were added. See partsOf.
-	part func(u *url.URL, prefix string) (*Part, error)
+	// parse reads a URL, and connects to nothing. An error is a *HintError, or means that the URL does
+	// not have the form. It is nil if this program has no client for the engine.
+	parse func(*url.URL) (Target, error)
+}
+
+// A Target is a parsed URL. Its type is that of the engine, such as *[Redis], and has what a program
+// needs that does more than to lock.
+type Target interface {
+	// Open is the function [Open] for this URL.
+	Open(ctx context.Context, log *slog.Logger) (engine driver.Engine, closeEngine func() error, err error)
+}
+
+// parser returns the function of a scheme for one that returns a type of its own.
+func parser[T Target](parse func(*url.URL) (T, error)) func(*url.URL) (Target, error) {
+	return func(u *url.URL) (Target, error) { return parse(u) }
 }
 
 // name is what a URL has before its first colon.
@@ -47,6 +57,14 @@ func (s *scheme) name() string {
 func (s *scheme) beginning() string {
 	rest := strings.TrimPrefix(s.form, s.name()+":")
 	return s.name() + ":" + rest[:len(rest)-len(strings.TrimLeft(rest, "/"))]
+}
+
+// explain names the scheme in the error of a URL, and adds its form as a hint, unless the error has one.
+func (s *scheme) explain(err error) error {
+	if _, explained := errors.AsType[*HintError](err); explained {
+		return err
+	}
+	return &HintError{Err: fmt.Errorf("%s: %w", s.name(), err), Hint: s.form + "; write special characters of a password as %XX"}
 }
 
 // schemeOf returns the scheme with a name, or nil.
@@ -62,7 +80,7 @@ func schemeOf(name string) *scheme {
 // opened returns what a function makes of each scheme that this program has a client for.
 func opened(text func(*scheme) string) (all []string) {
 	for i := range schemes {
-		if schemes[i].open != nil {
+		if schemes[i].parse != nil {
 			all = append(all, text(&schemes[i]))
 		}
 	}
@@ -92,70 +110,60 @@ func SQL(raw string) (string, bool) {
 //
 // The engine logs to log, if that is not nil.
 func Open(ctx context.Context, raw string, log *slog.Logger) (engine driver.Engine, closeEngine func() error, err error) {
-	return open(ctx, raw, options{log: log})
+	target, err := Parse(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return target.Open(ctx, log)
 }
 
-// OpenThrough is [Open] with connections made by dial, and without a log. Unix sockets have no
-// address and are not affected.
-func OpenThrough(ctx context.Context, raw string, dial dialer) (engine driver.Engine, closeEngine func() error, err error) {
-	return open(ctx, raw, options{dial: dial})
-}
-
-// options are what an engine uses of the program.
-type options struct {
-	dial dialer       // nil means that of the client
-	log  *slog.Logger // nil means none
-}
-
-func open(ctx context.Context, raw string, o options) (engine driver.Engine, closeEngine func() error, err error) {
+// Parse reads a URL as [Open] does. It connects to nothing.
+func Parse(raw string) (Target, error) {
 	given := raw
 	raw = strings.TrimSpace(raw) // a secret from a file often ends with a newline
 	if given != "" && raw == "" {
-		return nil, nil, errors.New("the URL is blank; unset it for locks in files, or write redis://host:port, say")
+		return nil, errors.New("the URL is blank; unset it for locks in files, or write redis://host:port, say")
 	}
 	if raw == "" {
 		dir, err := DefaultDir(os.Geteuid(), os.Getenv)
-		if err != nil {
-			return nil, nil, err
-		}
-		return filelock.New(dir, &filelock.Config{Poll: true, BreakWait: breakWait}), nothingToClose, nil
+		return &Directory{Path: dir}, err
 	}
 	if strings.HasPrefix(raw, `"`) || strings.HasPrefix(raw, "'") {
-		return nil, nil, errors.New("the URL begins with a quotation mark; remove it, which docker --env-file, for example, passes on")
+		return nil, errors.New("the URL begins with a quotation mark; remove it, which docker --env-file, for example, passes on")
 	}
-	u, err := parseURL(raw)
+	u, err := ParseURL(raw)
 	if err != nil {
 		// The error of the parser may contain a piece of a password.
-		return nil, nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
+		return nil, errors.New("the URL cannot be parsed; write special characters in it as %XX")
 	}
 	if u.Scheme == "" {
 		if strings.ContainsAny(raw, "@?#") { // it may contain a password
-			return nil, nil, errors.New("the URL has no scheme; write redis://host:port, say, or file:///path for a directory")
+			return nil, errors.New("the URL has no scheme; write redis://host:port, say, or file:///path for a directory")
 		}
-		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", termtext.Word(raw))
+		return nil, fmt.Errorf("%s: the URL has no scheme; write file:///path for a directory", termtext.Word(raw))
 	}
 	s := schemeOf(u.Scheme)
 	switch port, isPort := strings.CutPrefix(raw, u.Scheme+":"); {
 	case s == nil && isPort && digits(port):
-		return nil, nil, fmt.Errorf("%s: the URL has no scheme; write redis://%[1]s or postgres://%[1]s", termtext.Word(raw))
+		return nil, fmt.Errorf("%s: the URL has no scheme; write redis://%[1]s or postgres://%[1]s", termtext.Word(raw))
 	case s == nil:
 		known := opened((*scheme).name)
 		slices.Sort(known)
-		return nil, nil, fmt.Errorf("%s: unknown scheme%s (known: %s)",
+		return nil, fmt.Errorf("%s: unknown scheme%s (known: %s)",
 			termtext.Word(u.Scheme), termtext.Suggest(u.Scheme, known, "; did you mean %s?"), strings.Join(known, ", "))
-	case s.open == nil:
-		return nil, nil, &HintError{Err: fmt.Errorf("%s: this program has no client for it, fencelock-all has", u.Scheme), Hint: InstallAll}
+	case s.parse == nil:
+		return nil, &HintError{Err: fmt.Errorf("%s: this program has no client for it, fencelock-all has", u.Scheme), Hint: InstallAll}
 	}
-	engine, closeEngine, err = s.open(ctx, u, o)
-	if _, explained := errors.AsType[*HintError](err); err != nil && !explained && ctx.Err() == nil {
-		err = &HintError{Err: fmt.Errorf("%s: %w", u.Scheme, err), Hint: s.form + "; write special characters of a password as %XX"}
+	target, err := s.parse(u)
+	if err != nil {
+		return nil, s.explain(err)
 	}
-	return engine, closeEngine, err
+	return target, nil
 }
 
-// parseURL is url.Parse, and also accepts a list of hosts, which it stores in Host unchanged.
+// ParseURL is url.Parse, and also accepts a list of hosts, which it stores in Host unchanged.
 // url.Parse refuses such a list, since it takes the text after a colon for a port.
-func parseURL(raw string) (*url.URL, error) {
+func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if err == nil || !ok {
@@ -176,17 +184,28 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, err
 }
 
-// Parameter returns a parameter of a URL, or "".
-func Parameter(raw, name string) string {
-	u, err := parseURL(raw)
-	if err != nil {
-		return ""
-	}
-	return u.Query().Get(name)
-}
-
 // digits reports whether s begins with digits, as the rest of host:port/path does.
 func digits(s string) bool {
 	s, _, _ = strings.Cut(s, "/")
 	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// closeLimit is how long the command waits for connections to close.
+const closeLimit = 500 * time.Millisecond
+
+// closeBoth closes an engine and its client. Both wait for requests in progress, and a silent
+// server must not delay the end of the program, so closeBoth waits for closeLimit at most.
+func closeBoth(closeEngine func() error, closeClient func()) error {
+	closed := make(chan error, 1)
+	go func() { // ends after the timeouts of the client, or with the process
+		err := closeEngine()
+		closeClient()
+		closed <- err
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeLimit):
+		return nil
+	}
 }

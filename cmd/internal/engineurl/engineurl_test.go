@@ -35,31 +35,6 @@ func TestBeginnings(t *testing.T) {
 	}
 }
 
-// TestPartsKnowWhatADeadWaiterCosts: a test of a running engine waits longer for a name on some engines.
-func TestPartsKnowWhatADeadWaiterCosts(t *testing.T) {
-	for raw, want := range map[string]engineurl.Part{
-		"file:///tmp/x":                     {Dead: engineurl.DeadNothing, Local: true},
-		"redis://h":                         {Plain: true},
-		"rediss://h":                        {},
-		"redis+cluster://h":                 {Plain: true, Dead: engineurl.DeadInTurn},
-		"redis+sentinel://h/m?tls=on":       {},
-		"redlock://a,b,c":                   {Plain: true, New: true},
-		"postgres://h/d":                    {},
-		"postgres+rows://h/d":               {Dead: engineurl.DeadLeases},
-		"mysql://h/d":                       {Dead: engineurl.DeadLeases},
-		"s3://bucket?region=eu-west-1":      {Dead: engineurl.DeadLeases},
-		"k8s://n?server=http://127.0.0.1:1": {Dead: engineurl.DeadLeases},
-	} {
-		part, err := engineurl.PartOf(raw, "p")
-		if err != nil {
-			t.Fatal(raw, err)
-		}
-		if part.Dead != want.Dead || part.Plain != want.Plain || part.New != want.New || part.Local != want.Local {
-			t.Errorf("%s: %+v", raw, part)
-		}
-	}
-}
-
 func TestUnknownScheme(t *testing.T) {
 	_, _, err := engineurl.Open(t.Context(), "redsi://h", nil)
 	const want = "redsi: unknown scheme; did you mean redis? (known: file, k8s, mariadb, mem, mysql, postgres, postgres+rows, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, redlock, s3)"
@@ -132,16 +107,6 @@ func TestGivenUp(t *testing.T) {
 	for _, raw := range []string{"redis://192.0.2.1", "postgres://u@192.0.2.1/x?sslmode=disable"} {
 		if _, _, err := engineurl.Open(ctx, raw, nil); !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%s: %v", raw, err)
-		}
-	}
-}
-
-func TestParameter(t *testing.T) {
-	for raw, want := range map[string]string{
-		"redis://h?quarantine=on": "on", "redlock://h1:1,h2:2,h3:3?quarantine=off": "off", "redis://h": "", "%zz": "", "": "",
-	} {
-		if got := engineurl.Parameter(raw, "quarantine"); got != want {
-			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func ParseRedis(u *url.URL) (rueidis.ClientOption, redislock.Config, error) {
 	if err != nil {
 		return rueidis.ClientOption{}, redislock.Config{}, err
 	}
-	return r.option, r.engine, nil
+	return r.Option, r.Engine, nil
 }
 
 // ParseRedlock returns the configurations of the clients and the engine of a URL.
@@ -30,7 +30,7 @@ func ParseRedlock(u *url.URL) (rueidis.ClientOption, redlock.Config, error) {
 	if err != nil {
 		return rueidis.ClientOption{}, redlock.Config{}, err
 	}
-	return r.option, r.engine, nil
+	return r.Option, r.Engine, nil
 }
 
 // ParsePostgres returns the configurations of the client and the engine of a URL, and the time
@@ -40,17 +40,11 @@ func ParsePostgres(u *url.URL) (*pgxpool.Config, pglock.Config, time.Duration, e
 	if err != nil {
 		return nil, pglock.Config{}, 0, err
 	}
-	return p.pool, p.engine, p.limit, nil
+	return p.Pool, p.engine, p.limit, nil
 }
 
-// ParseStore exports parseStore to the tests, and StorePart storePart.
-var (
-	ParseStore = parseStore
-	StorePart  = storePart
-)
-
-// ParseURL exports parseURL to the tests.
-var ParseURL = parseURL
+// ParseStore exports parseStore to the tests.
+var ParseStore = parseStore
 
 // Schemes returns every scheme in sorted order.
 func Schemes() []string { return slices.Sorted(slices.Values(opened((*scheme).name))) }
@@ -59,5 +53,5 @@ func Schemes() []string { return slices.Sorted(slices.Values(opened((*scheme).na
 func Hide(secret, text string) string {
 	var s secrets
 	s.keep(secret)
-	return s.hide(text)
+	return s.Hide(text)
 }

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -37,53 +37,54 @@ func DefaultDir(uid int, env func(string) string) (string, error) {
 // longer than run takes by default to end its command, and elect to run --on-lose after that.
 const breakWait = 20 * time.Second
 
-// openFile opens the engine of a directory. The first lock creates the directory.
-func openFile(_ context.Context, u *url.URL, _ options) (driver.Engine, func() error, error) {
+// Directory is a parsed URL of files.
+type Directory struct {
+	Path   string
+	config filelock.Config
+}
+
+// Open returns the engine of the directory. The first lock creates the directory.
+func (d *Directory) Open(context.Context, *slog.Logger) (driver.Engine, func() error, error) {
+	d.config.Poll, d.config.BreakWait = true, breakWait
+	return filelock.New(d.Path, &d.config), nothingToClose, nil
+}
+
+// parseDirectory parses a URL.
+func parseDirectory(u *url.URL) (*Directory, error) {
 	switch {
 	case u.Host != "" || u.User != nil: // file://path is a host named "path" to every parser
-		return nil, nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
+		return nil, fmt.Errorf("file://%s names a host; write file:///path (three slashes)", Redact(termtext.Word(u.Host)))
 	case !strings.HasPrefix(u.Path, "/"):
-		return nil, nil, errors.New("the path must be absolute")
+		return nil, errors.New("the path must be absolute")
 	case filepath.Clean(u.Path) == "/":
-		return nil, nil, errors.New("the URL names no directory")
+		return nil, errors.New("the URL names no directory")
 	case u.Fragment != "":
-		return nil, nil, errors.New("the URL has a fragment; write # in a path as %23")
+		return nil, errors.New("the URL has a fragment; write # in a path as %23")
 	}
 	q, err := parseKnown(u, "network", "group")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	config := filelock.Config{AllowNetwork: q.only("network", "allow"), Group: q.Get("group"), Poll: true, BreakWait: breakWait}
-	return filelock.New(filepath.Clean(u.Path), &config), nothingToClose, q.err
+	config := filelock.Config{AllowNetwork: q.only("network", "allow"), Group: q.Get("group")}
+	return &Directory{filepath.Clean(u.Path), config}, q.err
 }
 
-// openMemory opens an engine that excludes no other process.
-func openMemory(_ context.Context, u *url.URL, _ options) (driver.Engine, func() error, error) {
+// memory is a parsed URL of locks that exclude no other process.
+type memory struct{}
+
+// Open returns a new engine.
+func (memory) Open(context.Context, *slog.Logger) (driver.Engine, func() error, error) {
+	return memlock.New(nil), nothingToClose, nil
+}
+
+// parseMemory parses a URL.
+func parseMemory(u *url.URL) (memory, error) {
 	if u.Opaque != "" || u.Host != "" || u.User != nil || u.Path != "" {
-		return nil, nil, errors.New("write nothing after the colon")
+		return memory{}, errors.New("write nothing after the colon")
 	}
 	_, err := parseKnown(u)
-	return memlock.New(nil), nothingToClose, err
+	return memory{}, err
 }
 
 // nothingToClose closes an engine without connections.
 func nothingToClose() error { return nil }
-
-// filePart returns a subdirectory.
-func filePart(u *url.URL, prefix string) (*Part, error) {
-	dir := filepath.Join(filepath.Clean(u.Path), prefix)
-	if strings.ContainsAny(prefix, "/\x00") || strings.HasPrefix(prefix, ".") {
-		return nil, fmt.Errorf("%q is not a name for a directory", prefix)
-	}
-	u.Path = dir
-	return &Part{URL: u.String(), Local: true, Dead: DeadNothing, sweep: func(_ context.Context, remove bool) (n int, err error) {
-		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-			return 0, nil
-		}
-		err = filepath.WalkDir(dir, func(string, os.DirEntry, error) error { n++; return nil })
-		if remove {
-			err = os.RemoveAll(dir)
-		}
-		return n, err
-	}}, nil
-}

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -30,40 +30,36 @@ const longestTimeout = math.MaxInt32 * time.Millisecond
 // server.
 var postgresParameters = []string{"pooler", "max-ttl", "max-waiters", "break-wait", "timeout", "failover-time"}
 
-// postgresTarget is a parsed URL of PostgreSQL. The client parses the URL without the parameters of
+// Postgres is a parsed URL of PostgreSQL. The client parses the URL without the parameters of
 // fencelock. It also reads the PG variables of the environment, password files and services.
-type postgresTarget struct {
-	pool   *pgxpool.Config
+type Postgres struct {
+	Pool   *pgxpool.Config
 	engine pglock.Config
 	limit  time.Duration // of the first connection
 	secrets
 }
 
-// openPostgres connects once and returns the engine of the URL. Without that first connection, a
-// request that waits would retry an unreachable server and report no error.
-func openPostgres(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
-	target, err := parsePostgres(u)
+// Open connects once and returns the engine. Without that first connection, a request that waits
+// would retry an unreachable server and report no error.
+func (p *Postgres) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), p.Pool) // the pool outlives ctx
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.New(p.Hide(err.Error()))
 	}
-	o.postgres(&target.pool.ConnConfig.Config)
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), target.pool) // the pool outlives ctx
-	if err != nil {
-		return nil, nil, errors.New(target.hide(err.Error()))
-	}
-	engine := &postgresEngine{pglock.New(pool, &target.engine), pool, target.engine}
+	engine := &postgresEngine{pglock.New(pool, &p.engine), pool, p.engine}
 	end := func() error { return closeBoth(engine.Close, pool.Close) }
-	if err := target.pingServer(ctx, engine.Engine); err != nil {
-		return nil, nil, errors.Join(err, end())
+	limited, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	err = engine.Ping(limited)
+	switch {
+	case err == nil:
+		return engine, end, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	default:
+		err = p.refused(err)
 	}
-	return engine, end, nil
-}
-
-// postgres makes the client connect by o.dial, if there is one, unless the server is a socket of this host.
-func (o options) postgres(client *pgconn.Config) {
-	if o.dial != nil && !strings.HasPrefix(client.Host, "/") {
-		client.DialFunc = func(ctx context.Context, _, addr string) (net.Conn, error) { return o.dial(ctx, addr) }
-	}
+	return nil, nil, errors.Join(err, end())
 }
 
 // Forcer is an engine that can also break a lock whose holder does not release it on request. The
@@ -96,7 +92,7 @@ func (e *postgresEngine) BreakByForce(ctx context.Context, name, reason string) 
 // parsePostgres parses a URL. It does not connect. It stores the passwords before the client parses
 // the URL, so that they can be removed from the errors of the client. It stores the parameter
 // password in two forms, since url.ParseQuery decodes a + to a space and the client does not.
-func parsePostgres(u *url.URL) (*postgresTarget, error) {
+func parsePostgres(u *url.URL) (*Postgres, error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
 		return nil, errors.New("the URL cannot be understood")
 	}
@@ -105,7 +101,7 @@ func parsePostgres(u *url.URL) (*postgresTarget, error) {
 		return nil, err
 	}
 	password, _ := u.User.Password()
-	p := &postgresTarget{limit: postgresPatience, engine: pglock.Config{
+	p := &Postgres{limit: postgresPatience, engine: pglock.Config{
 		AllowPooler:  q.only("pooler", "allow"),
 		MaxTTL:       q.duration("max-ttl", ShortestTTL, "30s"),
 		BreakWait:    q.duration("break-wait", 100*time.Millisecond, "30s"),
@@ -124,18 +120,18 @@ func parsePostgres(u *url.URL) (*postgresTarget, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	if p.pool, err = pgxpool.ParseConfig(without(u, postgresParameters)); err != nil {
-		return nil, errors.New(p.reason(err))
+	if p.Pool, err = pgxpool.ParseConfig(without(u, postgresParameters)); err != nil {
+		return nil, errors.New(p.Reason(err))
 	}
-	p.keep(p.pool.ConnConfig.Password) // from a file or the environment
+	p.keep(p.Pool.ConnConfig.Password) // from a file or the environment
 	p.setTimes(q.Values)
 	return p, nil
 }
 
 // setTimes sets the timeouts of the first connection. As in libpq, connect_timeout applies to each
 // host. Without it, the hosts get equal shares of the limit.
-func (p *postgresTarget) setTimes(query url.Values) {
-	conn := &p.pool.ConnConfig.Config
+func (p *Postgres) setTimes(query url.Values) {
+	conn := &p.Pool.ConnConfig.Config
 	hosts, last := time.Duration(1), conn.Host
 	for _, f := range conn.Fallbacks { // a host may have several addresses
 		if f.Host != last {
@@ -164,46 +160,32 @@ func without(u *url.URL, names []string) string {
 	return theirs.String()
 }
 
-// pingServer connects once, so that an error is reported before a request waits and retries.
-func (p *postgresTarget) pingServer(ctx context.Context, engine *pglock.Engine) error {
-	limited, cancel := context.WithTimeout(ctx, p.limit)
-	defer cancel()
-	err := engine.Ping(limited)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return p.refused(err)
-}
-
 // refused returns the error of a failed connection with a hint. The SQLSTATE 3D000 means that the
 // database does not exist.
-func (p *postgresTarget) refused(err error) error {
+func (p *Postgres) refused(err error) error {
 	hint := "check the user and the password in FENCELOCK_URL, and the server's pg_hba.conf"
 	switch pg, _ := errors.AsType[*pgconn.PgError](err); {
 	case pg == nil:
 	case pg.Code == "3D000":
 		hint = "check the name of the database in FENCELOCK_URL"
 	case pg.Code == "42704" || pg.Code == "22023": // a parameter that the server does not know, or its value
-		return &HintError{Err: fmt.Errorf("postgres: %s", p.hide(pg.Error())), Hint: "a parameter of the server, or one of " + strings.Join(postgresParameters, ", ")}
+		return &HintError{Err: fmt.Errorf("postgres: %s", p.Hide(pg.Error())), Hint: "a parameter of the server, or one of " + strings.Join(postgresParameters, ", ")}
 	}
 	return p.explain(err, "postgres: ", hint)
 }
 
 // explain is explain for an error of the client.
-func (p *postgresTarget) explain(err error, where, config string) error {
+func (p *Postgres) explain(err error, where, config string) error {
 	kind := driver.ErrUnavailable
 	if errors.Is(err, driver.ErrConfig) {
 		kind = driver.ErrConfig
 	}
-	return explain(fmt.Errorf("%w: %s", kind, strings.TrimPrefix(p.reason(err), kind.Error()+": ")), p.secrets, where, config)
+	return explain(fmt.Errorf("%w: %s", kind, strings.TrimPrefix(p.Reason(err), kind.Error()+": ")), p.secrets, where, config)
 }
 
-// reason returns the text of an error on one line, without the URL that the client puts between
+// Reason returns the text of an error on one line, without the URL that the client puts between
 // back quotes.
-func (p *postgresTarget) reason(err error) string {
+func (p *Postgres) Reason(err error) string {
 	text := err.Error()
 	for _, kind := range []error{driver.ErrConfig, driver.ErrUnavailable} {
 		text = strings.TrimPrefix(text, kind.Error()+": postgres: ")
@@ -221,7 +203,7 @@ func (p *postgresTarget) reason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		text += fmt.Sprintf(" (no answer within %v)", p.limit)
 	}
-	return p.hide(strings.Join(strings.Fields(text), " "))
+	return p.Hide(strings.Join(strings.Fields(text), " "))
 }
 
 // uniqueLines removes repeated lines. The client tries each host with and without TLS, often with the same
@@ -234,76 +216,4 @@ func uniqueLines(text string) string {
 		}
 	}
 	return strings.Join(lines, "; ")
-}
-
-// postgresPart returns the rows of the names with a prefix.
-func postgresPart(u *url.URL, prefix string) (*Part, error) {
-	given := u.String()
-	target, err := parsePostgres(u)
-	if err != nil {
-		return nil, err
-	}
-	conn := target.pool.ConnConfig
-	p := &Part{URL: given, Names: prefix, Hosts: []string{conn.Host}, Local: strings.HasPrefix(conn.Host, "/"), sweep: (&rows{postgresTarget: target, prefix: prefix}).sweep}
-	for _, f := range conn.Fallbacks {
-		p.Hosts = append(p.Hosts, f.Host)
-	}
-	return p, nil
-}
-
-// rows are the rows of names with a prefix in PostgreSQL.
-type rows struct {
-	*postgresTarget
-	prefix string
-	made   bool // the schema did not exist before: the engine has made it
-}
-
-// tables have a row for each name, and a column with it.
-var tables = []string{"held", "sharer", "queued", "minimum", "resized"}
-
-// anySchema returns a row if the engine has made its schema.
-const anySchema = "SELECT WHERE to_regclass('fencelock.epoch') IS NOT NULL AND $1 <> ''"
-
-// dropUnused drops the schema unless some process uses it.
-func dropUnused() string {
-	all := append([]string{"record", "rate"}, tables...)
-	return fmt.Sprintf(`BEGIN;
-LOCK TABLE fencelock.%s;
-DO $$ BEGIN
-	IF NOT EXISTS (SELECT 1 FROM fencelock.%s) THEN
-		SET LOCAL client_min_messages = warning;
-		DROP SCHEMA fencelock CASCADE;
-	END IF;
-END $$;
-COMMIT`, strings.Join(all, ", fencelock."), strings.Join(all, " UNION ALL SELECT 1 FROM fencelock."))
-}
-
-func (r *rows) sweep(ctx context.Context, remove bool) (n int, err error) {
-	conn, err := pgconn.ConnectConfig(ctx, &r.pool.ConnConfig.Config)
-	if err != nil {
-		return 0, fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, r.reason(err))
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	run := func(sql string) (found int) { // it does nothing after an error
-		if err != nil {
-			return 0
-		}
-		tag, failed := conn.ExecParams(ctx, sql, [][]byte{[]byte(r.prefix)}, nil, nil, nil).Close()
-		err = failed
-		return int(tag.RowsAffected())
-	}
-	exists, verb := run(anySchema) > 0, map[bool]string{false: "SELECT", true: "DELETE"}[remove]
-	if exists {
-		for _, table := range tables {
-			n += run(verb + " FROM fencelock." + table + " WHERE starts_with(name, $1)")
-		}
-	}
-	if exists && remove && r.made && err == nil {
-		err = conn.Exec(ctx, dropUnused()).Close()
-	}
-	if err != nil {
-		return n, fmt.Errorf("postgres: %s", r.reason(err))
-	}
-	r.made = r.made || !exists
-	return n, nil
 }

@@ -8,8 +8,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,54 +21,44 @@ import (
 	"github.com/fencelock/fencelock/redislock"
 )
 
-// redisTarget is a parsed URL of Redis.
-type redisTarget struct {
-	redisClient
-	engine  redislock.Config
-	cluster bool // the server must be a cluster
+// Redis is a parsed URL of Redis, alone, with Sentinels, or of a cluster.
+type Redis struct {
+	RedisClient
+	Engine  redislock.Config
+	Cluster bool // the server must be a cluster
 }
 
-// openRedis connects to the server of a URL.
-func openRedis(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
-	target, err := parseRedis(u)
-	if err != nil {
-		return nil, nil, err
-	}
-	target.through(o.dial)
-	client, err := target.connect(ctx)
+// Open connects to the server.
+func (r *Redis) Open(ctx context.Context, log *slog.Logger) (driver.Engine, func() error, error) {
+	client, err := r.Connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	// The client detects a cluster by itself. A single server would hold all locks without the
 	// failover that the URL promises.
-	if target.cluster && client.Mode() != rueidis.ClientModeCluster {
+	if r.Cluster && client.Mode() != rueidis.ClientModeCluster {
 		client.Close()
-		return nil, nil, fmt.Errorf("%s is not a cluster; write redis://", strings.Join(target.option.InitAddress, ","))
+		return nil, nil, schemeOf("redis+cluster").explain(fmt.Errorf("%s is not a cluster; write redis://", strings.Join(r.Option.InitAddress, ",")))
 	}
-	target.engine.Logger = o.log
-	engine := redislock.New(client, &target.engine)
+	r.Engine.Logger = log
+	engine := redislock.New(client, &r.Engine)
 	return engine, func() error { return closeBoth(engine.Close, client.Close) }, nil
 }
 
-// redisParameters returns the parameters of a scheme.
-func redisParameters(scheme string) []string {
-	known := []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "retention", "prefix", "timeout"}
-	switch scheme {
-	case "rediss":
-		known = append(known, "ca", "cert", "key")
-	case "redis+unix":
-		known = append(known, "db")
-	case "redis+cluster":
-		known = append(known, "tls", "ca", "cert", "key")
-	case "redis+sentinel":
-		known = append(known, "tls", "ca", "cert", "key", "sentinel-user", "sentinel-password")
+// redisParameters are the parameters of every scheme, and redisExtras those of some.
+var (
+	redisParameters = []string{"quarantine", "max-ttl", "eviction", "min-replicas", "replica-lag", "marker-life", "retention", "prefix", "timeout"}
+	redisExtras     = map[string][]string{
+		"rediss":         {"ca", "cert", "key"},
+		"redis+unix":     {"db"},
+		"redis+cluster":  {"tls", "ca", "cert", "key"},
+		"redis+sentinel": {"tls", "ca", "cert", "key", "sentinel-user", "sentinel-password"},
 	}
-	return known
-}
+)
 
 // parseRedis reads a URL. It connects to nothing.
-func parseRedis(u *url.URL) (*redisTarget, error) {
-	q, err := parseKnown(u, redisParameters(u.Scheme)...)
+func parseRedis(u *url.URL) (*Redis, error) {
+	q, err := parseKnown(u, slices.Concat(redisParameters, redisExtras[u.Scheme])...)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +66,7 @@ func parseRedis(u *url.URL) (*redisTarget, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &redisTarget{redisClient: client}
+	r := &Redis{RedisClient: client}
 	switch u.Scheme {
 	case "redis+unix":
 		err = r.socket(u, q)
@@ -90,7 +82,7 @@ func parseRedis(u *url.URL) (*redisTarget, error) {
 }
 
 // single is one server: host:port/db. A list of hosts would be ambiguous, so it is refused.
-func (r *redisTarget) single(u *url.URL) error {
+func (r *Redis) single(u *url.URL) error {
 	addrs, err := addresses(u.Host, redisPort)
 	if err != nil {
 		return err
@@ -98,28 +90,28 @@ func (r *redisTarget) single(u *url.URL) error {
 	if len(addrs) > 1 {
 		return errors.New("one server has one address; write several with redis+sentinel:// or redis+cluster://")
 	}
-	r.option.InitAddress = addrs
-	r.option.SelectDB, err = database(strings.TrimPrefix(u.Path, "/"))
+	r.Option.InitAddress = addrs
+	r.Option.SelectDB, err = database(strings.TrimPrefix(u.Path, "/"))
 	return err
 }
 
 // socket is one server on a Unix socket: /path?db=N. The path of the URL is that of the socket, so
 // the database is a parameter.
-func (r *redisTarget) socket(u *url.URL, q *query) (err error) {
+func (r *Redis) socket(u *url.URL, q *query) (err error) {
 	if u.Host != "" || len(u.Path) < 2 {
 		return errors.New("write the absolute path of the socket: redis+unix:///run/redis.sock")
 	}
-	r.option.InitAddress = []string{u.Path}
-	r.option.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	r.Option.InitAddress = []string{u.Path}
+	r.Option.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return dialer.DialContext(ctx, "unix", path)
 	}
-	r.option.SelectDB, err = database(q.Get("db"))
+	r.Option.SelectDB, err = database(q.Get("db"))
 	return err
 }
 
 // sentinel is a master that Sentinels know: h1:p,h2:p/master/db. The user and password of the URL
 // are those of the master. The Sentinels have their own.
-func (r *redisTarget) sentinel(u *url.URL, q *query) error {
+func (r *Redis) sentinel(u *url.URL, q *query) error {
 	addrs, err := addresses(u.Host, sentinelPort)
 	if err != nil {
 		return err
@@ -128,31 +120,31 @@ func (r *redisTarget) sentinel(u *url.URL, q *query) error {
 	if master == "" {
 		return errors.New("the URL names no master; write redis+sentinel://h1,h2,h3/mymaster")
 	}
-	r.option.InitAddress = addrs
-	r.option.ForceSingleClient = false
-	s := &r.option.Sentinel // it has the timeouts and TLS already
-	s.MasterSet, s.ClientName = master, r.option.ClientName
+	r.Option.InitAddress = addrs
+	r.Option.ForceSingleClient = false
+	s := &r.Option.Sentinel // it has the timeouts and TLS already
+	s.MasterSet, s.ClientName = master, r.Option.ClientName
 	s.Username, s.Password = q.Get("sentinel-user"), q.Get("sentinel-password")
 	s.TopologyRefreshInterval = 5 * time.Second // a message about a failover may be lost
 	r.keep(s.Password)
-	r.option.SelectDB, err = database(db)
+	r.Option.SelectDB, err = database(db)
 	return err
 }
 
 // clustered is a Redis Cluster: some of its nodes. The client learns the others.
-func (r *redisTarget) clustered(u *url.URL) (err error) {
+func (r *Redis) clustered(u *url.URL) (err error) {
 	if strings.Trim(u.Path, "/") != "" {
 		return errors.New("a cluster has no database numbers; leave out what follows the hosts")
 	}
-	r.cluster, r.option.ForceSingleClient = true, false
-	r.option.InitAddress, err = addresses(u.Host, redisPort)
+	r.Cluster, r.Option.ForceSingleClient = true, false
+	r.Option.InitAddress, err = addresses(u.Host, redisPort)
 	return err
 }
 
 // setEngine reads the configuration of the engine. Three durations have an effect only with
 // quarantine=on; without it they are refused, since they look like a protection.
-func (r *redisTarget) setEngine(q *query) {
-	r.engine = redislock.Config{
+func (r *Redis) setEngine(q *query) {
+	r.Engine = redislock.Config{
 		Prefix:        q.Get("prefix"),
 		Quarantine:    q.only("quarantine", "on"),
 		AllowEviction: q.only("eviction", "allow"),
@@ -163,11 +155,11 @@ func (r *redisTarget) setEngine(q *query) {
 		Retention:     q.duration("retention", time.Minute, "168h"),
 	}
 	for _, name := range []string{"max-ttl", "replica-lag", "marker-life"} {
-		if q.Has(name) && !r.engine.Quarantine {
+		if q.Has(name) && !r.Engine.Quarantine {
 			q.fail(name, "this has an effect with quarantine=on only; leave it out")
 		}
 	}
-	if r.engine.Quarantine && r.cluster {
+	if r.Engine.Quarantine && r.Cluster {
 		q.fail("quarantine", "not available on a cluster; use redis+sentinel://, or guard the data with fencing tokens")
 	}
 }

@@ -37,18 +37,18 @@ const (
 	pipeBuffer     = 32 << 10                // the client's default is 512 KiB, twice per connection
 )
 
-// redisClient is how to reach the servers of a URL.
-type redisClient struct {
-	option rueidis.ClientOption
+// RedisClient is how to reach the servers of a URL.
+type RedisClient struct {
+	Option rueidis.ClientOption
 	secrets
 }
 
 // newRedisClient reads what all URLs of Redis have in common: user, timeout and TLS.
-func newRedisClient(u *url.URL, q *query) (r redisClient, err error) {
+func newRedisClient(u *url.URL, q *query) (r RedisClient, err error) {
 	if u.Opaque != "" || u.Fragment != "" || strings.Contains(u.Path, "@") {
 		return r, errors.New("the URL cannot be understood")
 	}
-	r.option = rueidis.ClientOption{
+	r.Option = rueidis.ClientOption{
 		ClientName:          "fencelock",
 		DisableCache:        true, // no command here could be cached
 		RingScaleEachConn:   8,    // 256 concurrent calls; a command makes few
@@ -56,19 +56,21 @@ func newRedisClient(u *url.URL, q *query) (r redisClient, err error) {
 		WriteBufferEachConn: pipeBuffer,
 		ForceSingleClient:   true,
 	}
-	r.option.Username = u.User.Username()
-	r.option.Password, _ = u.User.Password()
-	r.keep(r.option.Password)
-	if r.option.Password == "" && r.option.Username != "" {
+	r.Option.Username = u.User.Username()
+	r.Option.Password, _ = u.User.Password()
+	r.keep(r.Option.Password)
+	if r.Option.Password == "" && r.Option.Username != "" {
 		return r, errors.New("the URL names a user and no password; write user:password@, or :password@ for the default user")
 	}
 	r.setTimes(q)
-	return r, r.setTLS(u, q)
+	r.Option.TLSConfig, err = parseTLS(q, q.only("tls", "on") || u.Scheme == "rediss")
+	r.Option.Sentinel.TLSConfig = r.Option.TLSConfig
+	return r, err
 }
 
 // setTimes sets the timeouts, from 100 ms to one minute. With less, a busy server would count as
 // unreachable. More would be longer than most leases.
-func (r *redisClient) setTimes(q *query) {
+func (r *RedisClient) setTimes(q *query) {
 	timeout := cmp.Or(q.duration("timeout", 100*time.Millisecond, "3s"), 3*time.Second)
 	if timeout > time.Minute {
 		q.fail("timeout", "write a duration of at most 1m, such as 3s")
@@ -78,16 +80,9 @@ func (r *redisClient) setTimes(q *query) {
 	// connection with pipelined requests there is no other timeout. So a stalled connection is
 	// closed after at most twice the timeout, or after the timeout plus one second if that is
 	// longer.
-	r.option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: min(max(timeout/2, pingOftenest), pingRarest)}
-	r.option.Sentinel.Dialer = r.option.Dialer
-	r.option.ConnWriteTimeout = timeout
-}
-
-// setTLS reads certificates.
-func (r *redisClient) setTLS(u *url.URL, q *query) error {
-	config, err := parseTLS(q, q.only("tls", "on") || u.Scheme == "rediss")
-	r.option.TLSConfig, r.option.Sentinel.TLSConfig = config, config
-	return err
+	r.Option.Dialer = net.Dialer{Timeout: timeout, KeepAlive: min(max(timeout/2, pingOftenest), pingRarest)}
+	r.Option.Sentinel.Dialer = r.Option.Dialer
+	r.Option.ConnWriteTimeout = timeout
 }
 
 // parseTLS reads certificates, if TLS is on. The certificate of a server must be valid for the host
@@ -132,17 +127,17 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// connect connects, until a time limit or the end of ctx. It uses a goroutine, since
+// Connect connects, until a time limit or the end of ctx. It uses a goroutine, since
 // rueidis.NewClient takes no context.
-func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
-	limit := r.option.Dialer.Timeout + connectReserve
+func (r *RedisClient) Connect(ctx context.Context) (rueidis.Client, error) {
+	limit := r.Option.Dialer.Timeout + connectReserve
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
 	var client rueidis.Client // read after done
 	done := make(chan error, 1)
 	go func() { // ends soon after the timeout of the client
 		var err error
-		if client, err = rueidis.NewClient(r.option); err == nil && ctx.Err() != nil { // connect has returned
+		if client, err = rueidis.NewClient(r.Option); err == nil && ctx.Err() != nil { // Connect has returned
 			client.Close()
 			err = ctx.Err()
 		}
@@ -163,7 +158,7 @@ func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
 	if errors.Is(err, io.EOF) && r.isProxy(ctx) {
 		return nil, &HintError{
 			Err: fmt.Errorf("%w: redis at %s: a proxy answers here that does not pass on all commands",
-				driver.ErrConfig, strings.Join(r.option.InitAddress, ",")),
+				driver.ErrConfig, strings.Join(r.Option.InitAddress, ",")),
 			Hint: "the address of the Redis server itself; twemproxy, for example, passes on no HELLO and no SUBSCRIBE",
 		}
 	}
@@ -172,16 +167,16 @@ func (r *redisClient) connect(ctx context.Context) (rueidis.Client, error) {
 
 // isProxy reports whether the server answers PING, although it has closed the connection at the first
 // command of the client, which is HELLO: Redis closes it only if it speaks TLS.
-func (r *redisClient) isProxy(ctx context.Context) bool {
-	if r.option.TLSConfig != nil || r.option.DialCtxFn != nil || len(r.option.InitAddress) != 1 {
+func (r *RedisClient) isProxy(ctx context.Context) bool {
+	if r.Option.TLSConfig != nil || r.Option.DialCtxFn != nil || len(r.Option.InitAddress) != 1 {
 		return false
 	}
-	conn, err := r.option.Dialer.DialContext(ctx, "tcp", r.option.InitAddress[0])
+	conn, err := r.Option.Dialer.DialContext(ctx, "tcp", r.Option.InitAddress[0])
 	if err != nil {
 		return false
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(r.option.Dialer.Timeout))
+	_ = conn.SetDeadline(time.Now().Add(r.Option.Dialer.Timeout))
 	_, err = io.WriteString(conn, "*1\r\n$4\r\nPING\r\n")
 	first := make([]byte, 1)
 	if err == nil {
@@ -191,15 +186,15 @@ func (r *redisClient) isProxy(ctx context.Context) bool {
 }
 
 // inTime replaces the error of an attempt that took too long.
-func (r *redisClient) inTime(err error) error {
+func (r *RedisClient) inTime(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v", r.option.Dialer.Timeout)
+		return fmt.Errorf("no answer within %v", r.Option.Dialer.Timeout)
 	}
 	return err
 }
 
 // unreachable returns the error of the client with a hint.
-func (r *redisClient) unreachable(err error) error {
+func (r *RedisClient) unreachable(err error) error {
 	hint := "check the user and the password in FENCELOCK_URL"
 	if refused, ok := rueidis.IsRedisErr(err); ok && (redisconn.ServerError{Text: refused.Error()}).Denied() {
 		err = fmt.Errorf("%w: %w", driver.ErrConfig, err) // it would refuse a retry too
@@ -207,7 +202,7 @@ func (r *redisClient) unreachable(err error) error {
 			hint = "check the number of the database in FENCELOCK_URL; the server has as many as its setting databases says"
 		}
 	}
-	return explain(err, r.secrets, "redis at "+strings.Join(r.option.InitAddress, ",")+": ", hint)
+	return explain(err, r.secrets, "redis at "+strings.Join(r.Option.InitAddress, ",")+": ", hint)
 }
 
 // addresses parses h1:p,h2:p, and adds missing ports.

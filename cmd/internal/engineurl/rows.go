@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,46 +26,40 @@ import (
 // advisory locks, which have no effect here.
 var rowsParameters = []string{"table", "listen", "timeout"}
 
-// rowsTarget is a parsed URL of locks in rows. They have a scheme of their own, and no parameter of
+// Rows is a parsed URL of locks in rows. They have a scheme of their own, and no parameter of
 // postgres://, since the two do not exclude each other.
-type rowsTarget struct {
-	*postgresTarget
-	config pgrecords.Config
-	direct *pgconn.Config // of the connection that listens; nil if there is none
+type Rows struct {
+	*Postgres
+	Config pgrecords.Config
+	Direct *pgconn.Config // of the connection that listens; nil if there is none
 }
 
-// openRows connects once, creates the table if there is none, and returns the engine of the URL.
-func openRows(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
-	t, err := parseRows(u)
+// Open connects once, creates the table, and the trigger of listen=, if there is none, and returns the
+// engine.
+func (t *Rows) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
+	pgrecords.NoCancel(t.Pool)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.Pool) // the pool outlives ctx
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.New(t.Hide(err.Error()))
 	}
-	o.postgres(&t.pool.ConnConfig.Config)
-	if t.direct != nil {
-		o.postgres(t.direct)
-	}
-	pgrecords.NoCancel(t.pool)
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), t.pool) // the pool outlives ctx
-	if err != nil {
-		return nil, nil, errors.New(t.hide(err.Error()))
-	}
-	plain := pgrecords.New(pool, &t.config)
+	plain := pgrecords.New(pool, &t.Config)
 	var records Records = plain
-	e, end := &rowsEngine{pool: pool, table: cmp.Or(t.config.Table, recordsTable)}, pool.Close
-	if t.direct != nil {
-		e.listener = plain.Listen(t.direct)
+	e, end := &rowsEngine{pool: pool, table: t.Config.Table}, pool.Close
+	if t.Direct != nil {
+		e.listener = plain.Listen(t.Direct)
 		records, end = e.listener, func() { _ = e.listener.Close(); pool.Close() }
 	}
-	e.Engine = recordlock.New(records, &recordlock.Config{Name: u.Scheme})
+	e.Engine = recordlock.New(records, &recordlock.Config{Name: "postgres+rows"})
 	closeAll := func() error { return closeBoth(e.Close, end) }
-	if err := t.prepare(ctx, records); err != nil {
+	missing := func(err error) bool { return NoTable(err) || err == nil && t.Direct != nil }
+	if err := firstRequest(ctx, t.limit, records, missing, func(err error) error { return t.explain(err, "", tableRights) }); err != nil {
 		return nil, nil, errors.Join(err, closeAll())
 	}
 	return e, closeAll, nil
 }
 
 // parseRows parses a URL. It does not connect.
-func parseRows(u *url.URL) (*rowsTarget, error) {
+func parseRows(u *url.URL) (*Rows, error) {
 	q, err := parseQuery(u)
 	if err != nil {
 		return nil, err
@@ -80,34 +75,28 @@ func parseRows(u *url.URL) (*rowsTarget, error) {
 	if err != nil {
 		return nil, errors.New("the URL cannot be understood")
 	}
-	t := &rowsTarget{config: pgrecords.Config{Table: q.Get("table"), Timeout: q.duration("timeout", 100*time.Millisecond, "10s")}}
-	if t.postgresTarget, err = parsePostgres(inner); err != nil {
+	t := &Rows{Config: pgrecords.Config{Table: cmp.Or(q.Get("table"), recordsTable), Timeout: q.duration("timeout", 100*time.Millisecond, "10s")}}
+	if t.Postgres, err = parsePostgres(inner); err != nil {
 		return nil, err
 	}
 	if !q.Has("pool_max_conns") {
-		t.pool.MaxConns = mysqlConnections
+		t.Pool.MaxConns = mysqlConnections
 	}
 	if !q.Has("pool_ping_timeout") {
-		t.pool.PingTimeout = 300 * time.Millisecond // a NAT may have dropped all idle connections
+		t.Pool.PingTimeout = 300 * time.Millisecond // a NAT may have dropped all idle connections
 	}
 	if q.Has("listen") {
 		t.keep(q.Get("listen"))
-		if t.direct, err = pgconn.ParseConfig(q.Get("listen")); err != nil || !strings.HasPrefix(q.Get("listen"), "postgres") {
+		if t.Direct, err = pgconn.ParseConfig(q.Get("listen")); err != nil || !strings.HasPrefix(q.Get("listen"), "postgres") {
 			return nil, errors.New("listen= is no URL of PostgreSQL; write postgres://user:password@host/database, with & as %26")
 		}
-		t.keep(t.direct.Password)
+		t.keep(t.Direct.Password)
 	}
 	return t, q.err
 }
 
-// prepare connects once. It creates the table, and the trigger of listen=, if there is none.
-func (t *rowsTarget) prepare(ctx context.Context, records Records) error {
-	missing := func(err error) bool { return noTable(err) || err == nil && t.direct != nil }
-	return firstRequest(ctx, t.limit, records, missing, func(err error) error { return t.explain(err, "", tableRights) })
-}
-
-// noTable reports whether the server has answered that the table does not exist.
-func noTable(err error) bool {
+// NoTable reports whether the server has answered that the table does not exist.
+func NoTable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == noSuchRelation
 }
@@ -133,21 +122,19 @@ func (e *rowsEngine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.F
 	if err != nil {
 		return nil, err
 	}
-	switch tables, err := e.namesakes(ctx); {
-	case err != nil:
+	tables, advisory, err := e.neighbours(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	case tables != "":
+	}
+	if tables != "" {
 		findings = append(findings, inspect.Found("other tables", driver.Warning, "other schemas have a table of this name: "+tables,
 			"a process whose role or search_path leads to another table has other locks", "write the schema in all URLs, as in table=public."+e.table))
 	}
 	const other = "other locks"
-	switch both, err := e.hasAdvisory(ctx); {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	case both:
+	if advisory {
 		findings = append(findings, inspect.Found(other, driver.Warning, "the database also has the schema fencelock, of postgres:// and pglock",
 			"these locks and those in rows do not exclude each other: a process of each kind can hold the same lock", "use postgres+rows:// in all processes, then drop the schema fencelock"))
-	default:
+	} else {
 		findings = append(findings, inspect.Passed(other, "no advisory locks of fencelock in this database"))
 	}
 	if e.listener == nil {
@@ -161,65 +148,20 @@ func (e *rowsEngine) Inspect(ctx context.Context, ttl time.Duration) ([]driver.F
 	return append(findings, inspect.Passed("notifications", "they arrive")), nil
 }
 
-// hasAdvisory reports whether the database has the schema of advisory locks.
-func (e *rowsEngine) hasAdvisory(ctx context.Context) (bool, error) {
-	r, err := e.query(ctx, "SELECT WHERE to_regclass('fencelock.held') IS NOT NULL")
-	return err == nil && len(r.Rows) > 0, err
-}
-
-// namesakes returns the tables of the same name in other schemas, unless the URL names the schema.
-func (e *rowsEngine) namesakes(ctx context.Context) (string, error) {
-	if strings.Contains(e.table, ".") {
-		return "", nil
-	}
-	r, err := e.query(ctx, "SELECT string_agg(oid::regclass::text, ', ') FROM pg_catalog.pg_class WHERE relname = lower($1::text) AND relkind IN ('r', 'p') AND oid <> to_regclass($1::text)", []byte(e.table))
-	if err != nil || len(r.Rows) == 0 {
-		return "", err
-	}
-	return string(r.Rows[0][0]), nil
-}
-
-// query executes a statement with texts as its arguments. It does without a Scan of pgx, which would make
-// the command larger by two megabytes.
-func (e *rowsEngine) query(ctx context.Context, statement string, args ...[]byte) (*pgconn.Result, error) {
+// neighbours returns the tables of the same name in other schemas, unless the URL names the schema, and
+// whether the database has the schema of advisory locks. It does without a Scan of pgx, which would make the
+// command larger by two megabytes.
+func (e *rowsEngine) neighbours(ctx context.Context) (tables string, advisory bool, err error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return "", false, err
 	}
 	defer conn.Release()
-	r := conn.Conn().PgConn().ExecParams(ctx, statement, args, nil, nil, nil).Read()
-	return r, r.Err
-}
-
-// rowsPart returns a table of its own; see mysqlPart.
-func rowsPart(u *url.URL, prefix string) (*Part, error) {
-	tooLong := partTable(u, prefix)
-	t, err := parseRows(u)
-	if err = cmp.Or(err, tooLong); err != nil {
-		return nil, err
+	r := conn.Conn().PgConn().ExecParams(ctx, `SELECT to_regclass('fencelock.held')::text, (SELECT string_agg(oid::regclass::text, ', ')
+		FROM pg_catalog.pg_class WHERE relname = lower($1::text) AND relkind IN ('r', 'p') AND oid <> to_regclass($1::text))`,
+		[][]byte{[]byte(e.table)}, nil, nil, nil).Read()
+	if r.Err != nil || len(r.Rows) == 0 {
+		return "", false, r.Err
 	}
-	return &Part{URL: u.String(), Hosts: []string{t.pool.ConnConfig.Host}, Dead: DeadLeases, sweep: t.sweep}, nil
-}
-
-// sweep counts the rows of the table, and drops it with its trigger. If there is no table, it returns 0.
-func (t *rowsTarget) sweep(ctx context.Context, remove bool) (n int, err error) {
-	conn, err := pgconn.ConnectConfig(ctx, &t.pool.ConnConfig.Config)
-	if err != nil {
-		return 0, fmt.Errorf("%w: postgres: %s", driver.ErrUnavailable, t.reason(err))
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	tag, err := conn.Exec(ctx, "SELECT FROM "+t.config.Table).ReadAll()
-	if noTable(err) {
-		return 0, nil
-	}
-	if err == nil {
-		n = int(tag[0].CommandTag.RowsAffected())
-	}
-	if err == nil && remove {
-		err = conn.Exec(ctx, "DROP TABLE "+t.config.Table+"; DROP FUNCTION IF EXISTS "+t.config.Table+"_notify()").Close()
-	}
-	if err != nil {
-		return n, fmt.Errorf("postgres: %s", t.reason(err))
-	}
-	return n, nil
+	return string(r.Rows[0][1]), r.Rows[0][0] != nil, nil
 }

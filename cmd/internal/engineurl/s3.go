@@ -17,7 +17,7 @@ import (
 var s3Parameters = []string{"region", "endpoint", "timeout"}
 
 // parseS3 parses a URL of S3.
-func parseS3(u *url.URL) (*bucketTarget, error) {
+func parseS3(u *url.URL) (*Bucket, error) {
 	switch {
 	case u.User != nil:
 		return nil, errors.New("the URL has a user; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
@@ -28,8 +28,8 @@ func parseS3(u *url.URL) (*bucketTarget, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.records = func() *s3records.Records {
-		return s3records.New(t.name, &s3records.Config{Region: q.Get("region"), Endpoint: t.endpoint, Prefix: below(t.prefix), Timeout: t.timeout, Client: &http.Client{Transport: t.transport}})
+	t.Records = func() *s3records.Records {
+		return s3records.New(t.name, &s3records.Config{Region: q.Get("region"), Endpoint: t.Endpoint, Prefix: below(t.prefix), Timeout: t.Timeout, Client: &http.Client{Transport: t.Transport}})
 	}
 	return t, cmp.Or(checkAmazon(q, "bucket"), q.err)
 }

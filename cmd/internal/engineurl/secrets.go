@@ -53,7 +53,7 @@ func explain(err error, hide secrets, where, config string) error {
 	if errors.Is(err, driver.ErrConfig) {
 		kind, hint = driver.ErrConfig, config
 	}
-	text := strings.TrimPrefix(hide.hide(driver.OneLine(err).Error()), kind.Error()+": ")
+	text := strings.TrimPrefix(hide.Hide(driver.OneLine(err).Error()), kind.Error()+": ")
 	return &HintError{Err: fmt.Errorf("%w: %s%s", kind, where, text), Hint: hint}
 }
 
@@ -91,9 +91,9 @@ func (s *secrets) keep(secret string) {
 // shortSecret is the length below which a password may be part of an ordinary word.
 const shortSecret = 4
 
-// hide removes the passwords from text. A short one is removed only where it is a word of its own,
+// Hide removes the passwords from text. A short one is removed only where it is a word of its own,
 // since the text would be unreadable otherwise.
-func (s secrets) hide(text string) string {
+func (s secrets) Hide(text string) string {
 	for _, secret := range s {
 		if len(secret) >= shortSecret {
 			text = strings.ReplaceAll(text, secret, hidden)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -24,8 +26,14 @@ type Store struct {
 	Timeout        time.Duration // of a request; 0 means the default of the store
 	Replicas       int           // 0 means 1
 	Credentials    string        // a file; empty if there is none
-	Dial           dialer        // connects to an address; nil if the client does that itself
+	Dial           Dialer        // connects to an address; nil if the client does that itself
+
+	scheme string
+	open   OpenStore
 }
+
+// A Dialer connects to an address, such as "host:6379".
+type Dialer = func(ctx context.Context, addr string) (net.Conn, error)
 
 // Records are records that may have to be created.
 type Records interface {
@@ -46,34 +54,37 @@ const InstallAll = "go install github.com/fencelock/fencelock/cmd/fencelock-all@
 // AddStore makes Open accept the URLs of a store: etcd or nats. The clients of these stores are
 // large, so the programs that need them add them. AddStore must be called before the other functions.
 func AddStore(scheme string, open OpenStore) {
-	added := schemeOf(scheme)
-	added.part = func(u *url.URL, prefix string) (*Part, error) { return storePart(u, open, prefix) }
-	added.open = func(ctx context.Context, u *url.URL, o options) (driver.Engine, func() error, error) {
+	schemeOf(scheme).parse = parser(func(u *url.URL) (*Store, error) {
 		s, err := parseStore(u)
-		if err != nil {
-			return nil, nil, err
-		}
-		s.Dial = o.dial
-		records, closeStore, err := s.prepare(ctx, open)
-		if err != nil {
-			return nil, nil, err
-		}
-		engine := recordlock.New(records, &recordlock.Config{Name: u.Scheme})
-		return engine, func() error { return closeBoth(engine.Close, closeStore) }, nil
-	}
+		s.scheme, s.open = scheme, open
+		return &s, err
+	})
 }
 
-// prepare connects and makes a request, so that an error is reported before a request waits and
+// Open connects, makes a request and returns the engine.
+func (s *Store) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
+	records, closeStore, err := s.Records(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	engine := recordlock.New(records, &recordlock.Config{Name: s.scheme})
+	return engine, func() error { return closeBoth(engine.Close, closeStore) }, nil
+}
+
+// Records connects and makes a request, so that an error is reported before a request waits and
 // retries. It creates what the records need, if that does not exist.
-func (s Store) prepare(ctx context.Context, open OpenStore) (records Records, closeStore func(), err error) {
+func (s *Store) Records(ctx context.Context) (records Records, closeStore func(), err error) {
 	hide := secrets{}
 	hide.keep(s.Password)
-	records, closeStore, err = open(s)
+	explained := func(err error) error {
+		return explain(err, hide, strings.Join(s.Addrs, ",")+": ", "check the user, the password and the path in FENCELOCK_URL, and what the user may do")
+	}
+	records, closeStore, err = s.open(*s)
 	if err != nil {
-		return nil, nil, s.explain(err, hide)
+		return nil, nil, explained(err)
 	}
 	missing := func(err error) bool { return errors.Is(err, driver.ErrConfig) }
-	if err := firstRequest(ctx, greetLimit, records, missing, func(err error) error { return s.explain(err, hide) }); err != nil {
+	if err := firstRequest(ctx, greetLimit, records, missing, explained); err != nil {
 		closeStore()
 		return nil, nil, err
 	}
@@ -124,52 +135,4 @@ func firstRequest(ctx context.Context, limit time.Duration, records Records, mis
 		return ctx.Err()
 	}
 	return explained(err)
-}
-
-// explain adds the servers and a hint to an error of a store.
-func (s Store) explain(err error, hide secrets) error {
-	return explain(err, hide, strings.Join(s.Addrs, ",")+": ", "check the user, the password and the path in FENCELOCK_URL, and what the user may do")
-}
-
-// lockKeys begins the keys of the locks in records.
-const lockKeys = "fencelock.lock/"
-
-// storePart returns the locks of a store whose names begin with a prefix.
-func storePart(u *url.URL, open OpenStore, prefix string) (*Part, error) {
-	s, err := parseStore(u)
-	if err != nil {
-		return nil, err
-	}
-	return &Part{URL: u.String(), Names: prefix, Hosts: s.Addrs, Rate: clusterRate, Dead: DeadLeases, sweep: func(ctx context.Context, remove bool) (int, error) {
-		records, closeStore, err := s.prepare(ctx, open)
-		if err != nil {
-			return 0, err
-		}
-		defer closeStore()
-		return sweepLocks(ctx, records, lockKeys+prefix, remove)
-	}}, nil
-}
-
-// sweepLocks counts the records whose keys have a prefix. If remove is true, it removes them by giving
-// them a TTL, and waits until they have expired.
-func sweepLocks(ctx context.Context, records driver.Records, prefix string, remove bool) (n int, err error) {
-	for {
-		list, err := records.List(ctx, prefix)
-		if err != nil || !remove || len(list) == 0 {
-			return len(list), err
-		}
-		for _, rec := range list {
-			if len(rec.Value) == 0 { // it has a TTL
-				continue
-			}
-			if _, err := records.Swap(ctx, rec.Key, nil, rec.Version, time.Second); err != nil && !errors.Is(err, driver.ErrConflict) {
-				return len(list), err
-			}
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return len(list), ctx.Err()
-		}
-	}
 }

@@ -21,12 +21,12 @@ import (
 
 	"github.com/fencelock/fencelock/chaostest/history"
 	"github.com/fencelock/fencelock/cmd/internal/chaos"
-	"github.com/fencelock/fencelock/cmd/internal/engineurl"
+	"github.com/fencelock/fencelock/cmd/internal/chaos/sandbox"
 	"github.com/fencelock/fencelock/internal/reexec"
 )
 
 func TestMain(m *testing.M) {
-	reexec.Main(chaos.Job(engineurl.OpenThrough))
+	reexec.Main(chaos.Job(sandbox.Open))
 	os.Exit(m.Run())
 }
 
@@ -52,7 +52,7 @@ func TestNemesis(t *testing.T) {
 			if length == shortLength {
 				t.Parallel() // long runs are to see little of one another
 			}
-			config := chaos.Config{Engine: name, Open: engineurl.OpenThrough}
+			config := chaos.Config{Engine: name, Open: sandbox.Open}
 			var err error
 			if config.Faults, err = config.Mix(*mixFlag); err != nil {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func TestPlanted(t *testing.T) {
 				t.Skip(c.slow + "; set FENCELOCK_SLOW")
 			}
 			t.Parallel()
-			a := chaos.NewArena(t, chaos.Config{Engine: c.engine, Open: engineurl.OpenThrough, Sabotage: c.sabotage, Faults: c.faults, Hunting: true})
+			a := chaos.NewArena(t, chaos.Config{Engine: c.engine, Open: sandbox.Open, Sabotage: c.sabotage, Faults: c.faults, Hunting: true})
 			for seed := uint64(1); seed <= 60; seed++ {
 				h := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
 				if found := slices.Concat(h.Violations, h.Expected); len(found) > 0 {
@@ -118,7 +118,7 @@ func TestPlanted(t *testing.T) {
 // findings, and no violations.
 func TestUnsafeFaults(t *testing.T) {
 	t.Parallel()
-	a := chaos.NewArena(t, chaos.Config{Engine: "redis", Open: engineurl.OpenThrough, Faults: []string{"flush"}})
+	a := chaos.NewArena(t, chaos.Config{Engine: "redis", Open: sandbox.Open, Faults: []string{"flush"}})
 	for seed := uint64(1); seed <= 30; seed++ {
 		h := a.Round(t.Context(), seed, a.Plan(seed, plantedLength), plantedLength)
 		if n := len(h.Violations); n > 0 {

@@ -53,7 +53,7 @@ type server struct {
 // Serve answers the requests of a program, until its input ends or the program has ended. It then
 // releases all locks and returns. A goroutine that reads from In may stay until In ends.
 func Serve(ctx context.Context, c Config) {
-	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: asyncwriter.New(c.Out), claims: map[int64]*claim{}}
+	s := &server{Config: c, locks: fencelock.New(c.Engine, nil), out: asyncwriter.New(c.Out, 0), claims: map[int64]*claim{}}
 	traits := c.Engine.Traits()
 	s.put(response{Hello: &hello{Protocol, c.Version, traits.Engine, traits.Leased, os.Getpid()}})
 	ended := make(chan struct{})
@@ -202,9 +202,5 @@ func (s *server) end() {
 	}
 	s.mu.Unlock()
 	s.busy.Wait()
-	s.out.Close()
-	select { // a program that is gone or frozen must not keep this process
-	case <-s.out.Done():
-	case <-time.After(time.Second):
-	}
+	s.out.Flush(time.Second) // a program that is gone or frozen must not keep this process
 }

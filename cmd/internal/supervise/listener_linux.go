@@ -1,8 +1,8 @@
 package supervise
 
 import (
-	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -142,7 +142,11 @@ func signalsOf(r *os.File, own int) <-chan unix.Signal {
 		defer close(signals)
 		defer r.Close()
 		var info unix.SignalfdSiginfo
-		for binary.Read(r, binary.NativeEndian, &info) == nil {
+		buf := (*[unsafe.Sizeof(info)]byte)(unsafe.Pointer(&info))[:] //nolint:gosec // the kernel has filled a struct
+		for {
+			if _, err := io.ReadFull(r, buf); err != nil {
+				return
+			}
 			if sig := unix.Signal(info.Signo); sig != unix.SIGTERM && fromTerminal(info, own) {
 				signals <- sig
 			}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package engineurl_test
+package sandbox_test
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fencelock/fencelock/cmd/internal/chaos/sandbox"
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/kubetest"
@@ -33,15 +35,15 @@ func TestKubernetesThrough(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(server.URL, "https://"))
 	}
-	engine, end, err := engineurl.OpenThrough(t.Context(), "k8s://shop?server=https://example.com&ca="+ca, dial)
+	engine, end, err := sandbox.Open(t.Context(), "k8s://shop?server=https://example.com&ca="+ca, dial)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer end()
-	if _, err := engine.Acquire(t.Context(), driver.Request{Name: "a", TTL: heldTTL}); err != nil {
+	if _, err := engine.Acquire(t.Context(), driver.Request{Name: "a", TTL: 6 * time.Second}); err != nil {
 		t.Error(err)
 	}
-	_, _, err = engineurl.OpenThrough(t.Context(), "k8s://shop?server=https://example.org&ca="+ca, dial)
+	_, _, err = sandbox.Open(t.Context(), "k8s://shop?server=https://example.org&ca="+ca, dial)
 	if err == nil || !strings.Contains(err.Error(), "certificate is valid for") {
 		t.Errorf("the certificate of another host: %v", err)
 	}

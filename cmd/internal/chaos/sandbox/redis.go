@@ -1,6 +1,6 @@
 //go:build unix
 
-package engineurl
+package sandbox
 
 import (
 	"context"
@@ -9,48 +9,52 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// redisPart returns a part of the keys. The part of a URL with a prefix begins with it.
-func redisPart(u *url.URL, prefix string) (*Part, error) {
-	q := withPrefix(u, prefix)
-	target, err := parseRedis(u)
-	if err != nil {
-		return nil, err
+// ofRedis returns the keys with a prefix. The sandbox of a URL with a prefix begins with it.
+func ofRedis(u *url.URL, r *engineurl.Redis, prefix string) *Sandbox {
+	s := ofKeys(u, prefix, r.RedisClient)
+	s.New, s.Local = r.Engine.Quarantine, u.Scheme == "redis+unix"
+	if r.Cluster {
+		s.Dead = DeadInTurn
 	}
-	p := keysPart(u, target.redisClient)
-	p.New, p.Local = q.Get("quarantine") == "on", u.Scheme == "redis+unix"
-	if target.cluster {
-		p.Dead = DeadInTurn
+	if s.Local {
+		s.Hosts = nil
 	}
-	if p.Local {
-		p.Hosts = nil
-	}
-	return p, nil
+	return s
 }
 
-// withPrefix adds a prefix to that of a URL.
-func withPrefix(u *url.URL, prefix string) url.Values {
+// ofRedlock returns the keys with a prefix on all servers.
+func ofRedlock(u *url.URL, r *engineurl.Redlock, prefix string) *Sandbox {
+	var clients []engineurl.RedisClient
+	for _, addr := range r.Engine.Nodes {
+		client := r.RedisClient
+		client.Option.InitAddress = []string{addr}
+		clients = append(clients, client)
+	}
+	s := ofKeys(u, prefix, clients...)
+	s.New = true
+	return s
+}
+
+// ofKeys adds a prefix to that of a URL. It returns the keys with both on servers.
+func ofKeys(u *url.URL, prefix string, clients ...engineurl.RedisClient) *Sandbox {
 	q := u.Query()
 	q.Set("prefix", q.Get("prefix")+prefix)
 	u.RawQuery = q.Encode()
-	return q
-}
-
-// keysPart returns the keys with the prefix of a URL on servers.
-func keysPart(u *url.URL, clients ...redisClient) *Part {
-	p := &Part{URL: u.String(), Plain: clients[0].option.TLSConfig == nil, sweep: keys{clients, u.Query().Get("prefix")}.sweep}
+	s := &Sandbox{URL: u.String(), Plain: clients[0].Option.TLSConfig == nil, sweep: keys{clients, q.Get("prefix")}.sweep}
 	for _, c := range clients {
-		p.Hosts = append(p.Hosts, c.option.InitAddress...)
+		s.Hosts = append(s.Hosts, c.Option.InitAddress...)
 	}
-	return p
+	return s
 }
 
 // keys are the keys of a prefix on servers of Redis.
 type keys struct {
-	clients []redisClient
+	clients []engineurl.RedisClient
 	prefix  string
 }
 
@@ -63,7 +67,7 @@ func (k keys) has(key string) bool {
 
 func (k keys) sweep(ctx context.Context, remove bool) (n int, err error) {
 	for _, c := range k.clients {
-		client, err := c.connect(ctx)
+		client, err := c.Connect(ctx)
 		if err != nil {
 			return n, err
 		}
@@ -82,7 +86,7 @@ func (k keys) sweep(ctx context.Context, remove bool) (n int, err error) {
 			return nil
 		})
 		if err != nil {
-			return n, errors.New(c.hide(err.Error()))
+			return n, errors.New(c.Hide(err.Error()))
 		}
 	}
 	return n, nil
