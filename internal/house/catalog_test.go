@@ -29,9 +29,9 @@ import (
 
 var writePages = flag.Bool("write", false, "write the pages again: what they have from the catalog, and the tables of the guarantees")
 
-// written is a page with everything that is written from the catalog and from stored results.
+// written is a page with everything that is written from the catalog, the metrics and stored results.
 func written(name, text string, r results) (page string, faults []string) {
-	page, faults = writeMarks(name, text)
+	page, faults = writeMarks(name, writeMetrics(text))
 	if slices.Contains(guaranteePages, name) {
 		var more []string
 		page, _, more = rewritten(page, r)
