@@ -1,16 +1,16 @@
-package driver_test
+package traceparent_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/traceparent"
 )
 
-func TestValidTrace(t *testing.T) {
+func TestValid(t *testing.T) {
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, text := range []string{good, "00-" + strings.Repeat("f", 32) + "-" + strings.Repeat("0", 15) + "1-00"} {
-		if !driver.ValidTrace(text) {
+		if !traceparent.Valid(text) {
 			t.Errorf("%q was refused", text)
 		}
 	}
@@ -21,7 +21,7 @@ func TestValidTrace(t *testing.T) {
 		strings.Replace(good, "b7ad6b7169203331", strings.Repeat("0", 16), 1),
 		strings.Replace(good, "9c-b7", "9-cb7", 1), strings.Replace(good, "0af", "ä0f", 1),
 	} {
-		if driver.ValidTrace(text) {
+		if traceparent.Valid(text) {
 			t.Errorf("%q was taken for a traceparent", text)
 		}
 	}
