@@ -13,7 +13,7 @@
 //
 // The account needs get, list, watch, create and patch on leases, and delete so that records that
 // expired are removed. Get, Swap and Clock are one request each; List reads all Lease objects of the
-// namespace. A value has at most [MaxValue] bytes, since Kubernetes limits annotations.
+// namespace. A value has at most 252 KiB, since Kubernetes limits annotations.
 //
 // The store's clock is the Date header of the API server, which has whole seconds: a record may
 // remain for two seconds longer than its TTL.
@@ -71,9 +71,9 @@ const (
 // binary begins the annotation of a value that is no text, in base64.
 const binary = "base64:"
 
-// MaxValue is the maximum length of a value. All annotations of an object may have 256 KiB; the
+// maxValue is the maximum length of a value. All annotations of an object may have 256 KiB; the
 // others need some of that. A value that is not UTF-8 has at most three quarters of it.
-const MaxValue = 252 << 10
+const maxValue = 252 << 10
 
 // managed is the label of the objects that this package has created.
 const managed = "app.kubernetes.io/managed-by"
@@ -245,8 +245,8 @@ func (r *Records) object(key string, value []byte, old version, expires int64) (
 	if !utf8.ValidString(text) || strings.HasPrefix(text, binary) {
 		text = binary + base64.StdEncoding.EncodeToString(value)
 	}
-	if len(text) > MaxValue {
-		return nil, fmt.Errorf("%w: the value needs %d bytes, and an annotation of Kubernetes has at most %d", driver.ErrInvalid, len(text), MaxValue)
+	if len(text) > maxValue {
+		return nil, fmt.Errorf("%w: the value needs %d bytes, and an annotation of Kubernetes has at most %d", driver.ErrInvalid, len(text), maxValue)
 	}
 	o.Metadata.Annotations = map[string]string{
 		keyNote: key, valueNote: text, expiresNote: strconv.FormatInt(expires, 10), writeNote: rand.Text(),

@@ -63,7 +63,7 @@ func TestLocks(t *testing.T) {
 	if err := openRecords(s.where(t)).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	drivertest.Run(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
+	drivertest.Run(t, drivertest.Suite{MaxRecord: 252 << 10, World: func(t testing.TB) drivertest.World {
 		return world{s, s.where(t)}
 	}})
 }

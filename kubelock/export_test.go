@@ -1,0 +1,3 @@
+package kubelock
+
+const MaxValue = maxValue
