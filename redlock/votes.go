@@ -13,8 +13,8 @@ import (
 	"github.com/fencelock/fencelock/internal/redisfmt"
 )
 
-// tally collects the nodes' replies to one attempt.
-type tally struct {
+// votes collects the nodes' replies to one attempt.
+type votes struct {
 	set          *nodeSet
 	name         string
 	past         []string // the request's earlier owners, see attemptOptions
@@ -39,78 +39,78 @@ const (
 )
 
 // split reports whether the votes are split, so that nobody has a majority.
-func (b *tally) split() answer {
+func (v *votes) split() answer {
 	largest := 0
-	for _, nodes := range b.otherHolders {
+	for _, nodes := range v.otherHolders {
 		largest = max(largest, nodes)
 	}
 	switch {
-	case largest >= b.set.need:
+	case largest >= v.set.need:
 		return no
-	case largest+b.open >= b.set.need:
+	case largest+v.open >= v.set.need:
 		return perhaps
 	}
 	return yes
 }
 
 // hasMajority reports whether a majority has answered.
-func (b *tally) hasMajority() bool { return len(b.set.nodes)-b.open >= b.set.need }
+func (v *votes) hasMajority() bool { return len(v.set.nodes)-v.open >= v.set.need }
 
 // hopeless reports whether too many nodes have failed for a majority to answer.
-func (b *tally) hopeless() bool { return len(b.nodeErrors.errs) > len(b.set.nodes)-b.set.need }
+func (v *votes) hopeless() bool { return len(v.nodeErrors.errs) > len(v.set.nodes)-v.set.need }
 
-// vote parses a node's reply to ask: a word, the node's clock, the server's id, and values that
+// read parses a node's reply to ask: a word, the node's clock, the server's id, and values that
 // depend on the word.
-func (b *tally) vote(r reply) quorum.Vote {
-	n := b.set.nodes[r.node]
+func (v *votes) read(r reply) quorum.Vote {
+	n := v.set.nodes[r.node]
 	if r.Err != nil {
-		b.nodeErrors.add(n, r.Err)
+		v.nodeErrors.add(n, r.Err)
 		return quorum.Vote{}
 	}
-	b.open--
+	v.open--
 	w := redisfmt.Words{Rest: r.Text}
 	word := w.Next()
 	if word == "nodes" {
-		b.nodeErrors.wrong = fmt.Errorf("%w: %s works with another set of nodes; configure the same set in every client, and run fencelock init after changing it", driver.ErrConfig, n.label)
-		b.nodeErrors.add(n, b.nodeErrors.wrong)
+		v.nodeErrors.wrong = fmt.Errorf("%w: %s works with another set of nodes; configure the same set in every client, and run fencelock init after changing it", driver.ErrConfig, n.label)
+		v.nodeErrors.add(n, v.nodeErrors.wrong)
 		return quorum.Vote{}
 	}
 	n.clock.showed(w.Int(), r.sent)
 	server := serverOf(w.Next())
 	switch word {
 	case "granted": // it counts unless another node has the same server, which would vote twice
-		v := quorum.Vote{Granted: true, Token: w.Int(), Floor: w.Int(), Server: server}
+		vote := quorum.Vote{Granted: true, Token: w.Int(), Floor: w.Int(), Server: server}
 		if w.Bad {
 			break
 		}
-		if err := b.set.recognise(n, server); err != nil {
-			b.nodeErrors.add(n, err)
+		if err := v.set.recognise(n, server); err != nil {
+			v.nodeErrors.add(n, err)
 		}
-		return v
+		return vote
 	case "late": // later requests use the time that it reported
-		b.nodeErrors.add(n, errors.New("the request arrived after its deadline"))
+		v.nodeErrors.add(n, errors.New("the request arrived after its deadline"))
 		return quorum.Vote{}
 	case "held":
 		if left, foreign := w.Millis(), w.Int() == 1; !w.Bad {
-			b.noteHolder(n, left, foreign, w.Rest)
+			v.noteHolder(n, left, foreign, w.Rest)
 			return quorum.Vote{}
 		}
 	case "told": // the name is free, but reserved for requests that were notified
-		b.taken = true
-		b.later(w.Millis())
+		v.taken = true
+		v.later(w.Millis())
 		return quorum.Vote{}
 	case "gone":
-		b.gone++
-		b.taken = true
+		v.gone++
+		v.taken = true
 		return quorum.Vote{}
 	case "quarantine":
 		left := w.Millis()
-		b.later(left)
-		b.waits++
-		b.nodeErrors.add(n, fmt.Errorf("it may have lost its data, and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
+		v.later(left)
+		v.waits++
+		v.nodeErrors.add(n, fmt.Errorf("it may have lost its data, and does not vote until %s", time.Now().Add(left).Format(time.RFC3339)))
 		return quorum.Vote{}
 	}
-	b.nodeErrors.add(n, fmt.Errorf("unexpected reply of a lock script: %.100q", r.Text))
+	v.nodeErrors.add(n, fmt.Errorf("unexpected reply of a lock script: %.100q", r.Text))
 	return quorum.Vote{}
 }
 
@@ -120,36 +120,36 @@ var errOwed = errors.New("it has not released an earlier attempt yet")
 // that this client is about to release do not count. A reply may be outdated and show an attempt
 // that has been released since: that of another request is reported as a holder, as any client
 // would, but never one of this request.
-func (b *tally) noteHolder(n *node, left time.Duration, foreign bool, text string) {
-	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(b.past, h.Owner) || n.orphans.has(h.Owner) && !n.holds.has(h.Owner)) {
-		b.taken = true
-		b.nodeErrors.add(n, errOwed)
+func (v *votes) noteHolder(n *node, left time.Duration, foreign bool, text string) {
+	if h, ok := parseHolder(text); ok && !foreign && (slices.Contains(v.past, h.Owner) || n.orphans.has(h.Owner) && !n.holds.has(h.Owner)) {
+		v.taken = true
+		v.nodeErrors.add(n, errOwed)
 		return
 	}
-	b.taken = true
-	held := &driver.HeldError{Name: b.name}
+	v.taken = true
+	held := &driver.HeldError{Name: v.name}
 	if left >= 0 {
 		held.Until = time.Now().Add(left)
-		b.later(left)
+		v.later(left)
 	}
 	if h, ok := parseHolder(text); ok && !foreign {
 		held.Owner, held.Identity, held.Since = h.Owner, h.Identity, h.Since
 	} else {
 		held.Owner = strings.TrimSpace(text)
 	}
-	if b.otherHolders == nil {
-		b.otherHolders = map[string]int{}
+	if v.otherHolders == nil {
+		v.otherHolders = map[string]int{}
 	}
-	b.otherHolders[held.Owner]++
-	if b.inWay == nil || held.Until.After(b.inWay.Until) {
-		b.inWay = held
+	v.otherHolders[held.Owner]++
+	if v.inWay == nil || held.Until.After(v.inWay.Until) {
+		v.inWay = held
 	}
 }
 
 // later records until when time alone may change something. The earliest time counts.
-func (b *tally) later(left time.Duration) {
-	if b.next == 0 || left < b.next {
-		b.next = max(left, time.Millisecond)
+func (v *votes) later(left time.Duration) {
+	if v.next == 0 || left < v.next {
+		v.next = max(left, time.Millisecond)
 	}
 }
 
@@ -191,25 +191,25 @@ func (o *outcome) ended(ctx context.Context, waited *driver.Waited) error {
 }
 
 // outcome returns the outcome of an attempt that did not win.
-func (b *tally) outcome(ctx context.Context) outcome {
-	o := outcome{inWay: b.inWay, next: b.next, split: b.split() == yes, major: b.hasMajority()}
-	o.contended, o.later = o.major && b.taken, o.major && b.waits > 0
-	o.gone = b.gone > len(b.set.nodes)-b.set.need
+func (v *votes) outcome(ctx context.Context) outcome {
+	o := outcome{inWay: v.inWay, next: v.next, split: v.split() == yes, major: v.hasMajority()}
+	o.contended, o.later = o.major && v.taken, o.major && v.waits > 0
+	o.gone = v.gone > len(v.set.nodes)-v.set.need
 	if o.inWay == nil {
-		o.inWay = &driver.HeldError{Name: b.name}
+		o.inWay = &driver.HeldError{Name: v.name}
 	}
 	switch {
-	case b.set.closed.Err() != nil:
+	case v.set.closed.Err() != nil:
 		o.err, o.final = unavailable(errClosed), true
-	case !o.contended && ctx.Err() != nil && b.nodeErrors.wrong == nil:
+	case !o.contended && ctx.Err() != nil && v.nodeErrors.wrong == nil:
 		o.cut = true
-		if len(b.nodeErrors.errs) > 0 { // or the nodes are about to store the token
-			o.err = b.nodeErrors.joined()
+		if len(v.nodeErrors.errs) > 0 { // or the nodes are about to store the token
+			o.err = v.nodeErrors.joined()
 		}
-	case b.nodeErrors.wrong != nil || b.hopeless():
-		o.err, o.final = b.nodeErrors.joined(), b.nodeErrors.final()
-	case !o.contended && !b.first:
-		o.err = b.nodeErrors.joined()
+	case v.nodeErrors.wrong != nil || v.hopeless():
+		o.err, o.final = v.nodeErrors.joined(), v.nodeErrors.final()
+	case !o.contended && !v.first:
+		o.err = v.nodeErrors.joined()
 	}
 	return o
 }
