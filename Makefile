@@ -157,8 +157,8 @@ slow: cc redis postgres haproxy minio ## repeat engine and fault tests many time
 # etcd and NATS take some minutes to compile. The tests start them as children of the test binary.
 .PHONY: stores
 stores: ## the tests of records in etcd and NATS, with clusters of both
-	$(GO) vet -C lab ./stores
-	$(GO) test -C lab $(LINK) -vet=off -count=1 -parallel $(PARALLEL) -timeout 60m ./stores
+	$(GO) vet -C lab ./storetests
+	$(GO) test -C lab $(LINK) -vet=off -count=1 -parallel $(PARALLEL) -timeout 60m ./storetests
 
 # The first step compiles MinIO, which takes minutes once. FENCELOCK_MINIO=/path/minio uses another one.
 .PHONY: minio

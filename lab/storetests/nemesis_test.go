@@ -1,6 +1,6 @@
 //go:build unix
 
-package stores_test
+package storetests_test
 
 import (
 	"context"
