@@ -1,7 +1,7 @@
--- beat: touch for many names (on a Cluster: one), for requests behind an exclusive holder or another
--- program. KEYS 1 the client's key alive, then the locks. ARGV 1 base, 2 server time after which it
--- must do nothing, 3 the client's own time, then its oldest request for each name. Returns the time,
--- and for each name in how many ms the lease ends (-1: never), or s: send touch.
+-- touchall: touch for many names (on a Cluster: one), for requests behind an exclusive holder or
+-- another program. KEYS 1 the client's key alive, then the locks. ARGV 1 base, 2 server time after
+-- which it must do nothing, 3 the client's own time, then its oldest request for each name. Returns
+-- the time, and for each name in how many ms the lease ends (-1: never), or s: send touch.
 if stamp > ARGV[2] then return 'late ' .. stamp end
 local base, said, held = ARGV[1], { stamp }, call('MGET', unpack(KEYS, 2))
 for i = 2, #KEYS do
