@@ -126,7 +126,7 @@ var Engines = []Engine{
 		Acquire: "0.31 to 0.39 ms", HandOver: "8 to 11 ms",
 	}),
 	store(Engine{
-		Name: "Kubernetes", Package: "kubelock", Exam: "lab/kube.TestLocks", Page: "engines/kubernetes.md", Schemes: []string{"k8s"},
+		Name: "Kubernetes", Package: "stores/kuberecords", Exam: "lab/kube.TestLocks", Page: "engines/kubernetes.md", Schemes: []string{"k8s"},
 		Use: "the API server of a cluster is all that you have", Needs: "rights on leases of one namespace", Wake: Watch, Death: Seconds,
 		Failover: "locks stay while a majority of etcd is up", Acquire: "4.9 ms", HandOver: "8.0 ms",
 	}),

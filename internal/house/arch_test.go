@@ -80,7 +80,7 @@ var rooms = []room{
 	{folder: "observe/otelfencelock", imports: []string{".", "observe/lockmetrics", "go.opentelemetry.io/otel"}},
 	{folder: "observe/promfencelock", imports: []string{".", "observe/lockmetrics", "github.com/prometheus/client_golang"}},
 	{folder: "internal/recordsql", imports: []string{"driver"}},
-	{folder: "kubelock", imports: []string{"driver", "internal/kubeapi", "internal/retry"}},
+	{folder: "stores/kuberecords", imports: []string{"driver", "internal/kubeapi", "internal/retry"}},
 	{folder: "internal/kubeapi", imports: []string{"driver", "internal/httpcall"}},
 	{folder: "internal/cloudlogin", imports: []string{"driver"}},
 	{folder: "internal/bucket", imports: []string{"driver", "internal/awslogin", "internal/httpcall"}},
@@ -138,7 +138,7 @@ var rooms = []room{
 	{folder: "internal/", imports: []string{"driver", "driver/drivertest", ".", "engine libraries"}},
 	{folder: "cmd/internal/demo", imports: []string{".", "driver", "fence", "memlock", "internal/reexec"}},
 	{folder: "cmd/internal/engineurl", imports: []string{
-		"cmd/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "kubelock", "memlock",
+		"cmd/internal/termtext", "driver", "filelock", "internal/bucket", "internal/inspect", "internal/kubeapi", "internal/redisconn", "internal/redisfmt", "memlock",
 		"pglock", "recordlock", "redislock", "redlock", "stores/", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/rueidis",
 	}},
 	{folder: "cmd/internal/supervise", imports: []string{"golang.org/x/sys", "golang.org/x/term"}},

@@ -214,7 +214,7 @@ func engineOrStore(s sourceFile, f *ast.FuncDecl) bool {
 var engineNames = map[string]string{
 	"Redis": "Redis", "redislock": "Redis", "Redlock": "Redlock", "redlock": "Redlock", "PostgreSQL": "PostgreSQL", "pglock": "PostgreSQL",
 	"files": "files", "Files": "files", "filelock": "files", "memory": "memory", "memlock": "memory", "recordlock": "records", "records": "records", "Records": "records",
-	"MariaDB": "MariaDB", "MySQL": "MariaDB", "Kubernetes": "Kubernetes", "kubelock": "Kubernetes", "S3": "S3", "etcd": "etcd", "NATS": "NATS",
+	"MariaDB": "MariaDB", "MySQL": "MariaDB", "Kubernetes": "Kubernetes", "kuberecords": "Kubernetes", "S3": "S3", "etcd": "etcd", "NATS": "NATS",
 	"DynamoDB": "DynamoDB", "Azure": "Azure", "Google": "Google",
 }
 

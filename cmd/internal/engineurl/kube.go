@@ -15,8 +15,8 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/kubeapi"
-	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/kuberecords"
 )
 
 // kubeTarget is a parsed URL of Kubernetes.
@@ -34,7 +34,7 @@ func openKube(ctx context.Context, u *url.URL, o options) (driver.Engine, func()
 		return nil, nil, err
 	}
 	throughHTTP(target.transport, o.dial)
-	records, err := kubelock.New(&kubelock.Config{
+	records, err := kuberecords.New(&kuberecords.Config{
 		Namespace: target.login.Namespace, Server: target.login.Server, Token: target.login.Token,
 		Client: &http.Client{Transport: target.transport}, Timeout: target.timeout,
 	})

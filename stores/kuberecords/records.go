@@ -1,7 +1,7 @@
-// Package kubelock keeps locks in Lease objects of Kubernetes (coordination.k8s.io/v1), with a small
+// Package kuberecords keeps locks in Lease objects of Kubernetes (coordination.k8s.io/v1), with a small
 // client of its own:
 //
-//	records, err := kubelock.New(nil) // in a pod: with its service account, in its namespace
+//	records, err := kuberecords.New(nil) // in a pod: with its service account, in its namespace
 //	if err != nil {
 //		return err
 //	}
@@ -17,7 +17,7 @@
 //
 // The store's clock is the Date header of the API server, which has whole seconds: a record may
 // remain for two seconds longer than its TTL.
-package kubelock
+package kuberecords
 
 import (
 	"context"

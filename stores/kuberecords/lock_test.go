@@ -1,6 +1,6 @@
 //go:build unix
 
-package kubelock_test
+package kuberecords_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/kubetest"
-	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/kuberecords"
 )
 
 // scene is a server in a bubble.
@@ -30,9 +30,9 @@ func play(t *testing.T, test func(s scene)) {
 }
 
 // records returns the records of a new client.
-func (s scene) records() *kubelock.Records {
+func (s scene) records() *kuberecords.Records {
 	s.Helper()
-	records, err := kubelock.New(&kubelock.Config{Server: s.server.URL, Namespace: "shop", Client: s.server.Client()})
+	records, err := kuberecords.New(&kuberecords.Config{Server: s.server.URL, Namespace: "shop", Client: s.server.Client()})
 	if err != nil {
 		s.Fatal(err)
 	}

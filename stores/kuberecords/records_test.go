@@ -1,6 +1,6 @@
 //go:build unix
 
-package kubelock_test
+package kuberecords_test
 
 import (
 	"bytes"
@@ -19,11 +19,11 @@ import (
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/faults"
 	"github.com/fencelock/fencelock/internal/testkit/kubetest"
-	"github.com/fencelock/fencelock/kubelock"
+	"github.com/fencelock/fencelock/stores/kuberecords"
 )
 
 // put writes a record, which must succeed.
-func (s scene) put(r *kubelock.Records, key, value, version string, ttl time.Duration) string {
+func (s scene) put(r *kuberecords.Records, key, value, version string, ttl time.Duration) string {
 	s.Helper()
 	next, err := r.Swap(s.Context(), key, []byte(value), version, ttl)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s scene) put(r *kubelock.Records, key, value, version string, ttl time.Dur
 }
 
 // shows fails the test unless a record has this value.
-func (s scene) shows(r *kubelock.Records, key, value string) driver.Record {
+func (s scene) shows(r *kuberecords.Records, key, value string) driver.Record {
 	s.Helper()
 	rec, err := r.Get(s.Context(), key)
 	if err != nil || string(rec.Value) != value {
@@ -54,7 +54,7 @@ func TestNames(t *testing.T) {
 		if err != nil || len(list) != 7 || s.server.Object("shop", "billing") == nil {
 			s.Errorf("the list has %d names (%v)", len(list), err)
 		}
-		other, err := kubelock.New(&kubelock.Config{Server: s.server.URL, Namespace: "shop", Client: s.server.Client(), Prefix: "other/"})
+		other, err := kuberecords.New(&kuberecords.Config{Server: s.server.URL, Namespace: "shop", Client: s.server.Client(), Prefix: "other/"})
 		s.ok(err)
 		if _, err := other.Get(s.Context(), "other/billing"); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "billing") {
 			s.Errorf("an object of another prefix: %v, want ErrConfig", err)
@@ -250,14 +250,14 @@ func TestSweep(t *testing.T) {
 func TestSize(t *testing.T) {
 	play(t, func(s scene) {
 		r := s.records()
-		for _, value := range []string{strings.Repeat("x", kubelock.MaxValue+1), strings.Repeat("\xff", kubelock.MaxValue*3/4)} {
+		for _, value := range []string{strings.Repeat("x", kuberecords.MaxValue+1), strings.Repeat("\xff", kuberecords.MaxValue*3/4)} {
 			if _, err := r.Swap(s.Context(), "key", []byte(value), "", 0); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "258048") {
 				s.Errorf("got %v, want ErrInvalid with the limit", err)
 			}
 		}
 		long := strings.Repeat("ä", 256)
-		s.put(r, long, strings.Repeat("x", kubelock.MaxValue), "", 0)
-		s.put(r, "key", strings.Repeat("\xff", kubelock.MaxValue*3/4-6), "", 0)
+		s.put(r, long, strings.Repeat("x", kuberecords.MaxValue), "", 0)
+		s.put(r, "key", strings.Repeat("\xff", kuberecords.MaxValue*3/4-6), "", 0)
 	})
 }
 
@@ -429,7 +429,7 @@ func TestMissingRight(t *testing.T) {
 // TestNotTLS: the answer of a server that expects TLS is reported.
 func TestNotTLS(t *testing.T) {
 	server := kubetest.StartTLS(t)
-	r, err := kubelock.New(&kubelock.Config{Server: "http" + strings.TrimPrefix(server.URL, "https"), Namespace: "shop"})
+	r, err := kuberecords.New(&kuberecords.Config{Server: "http" + strings.TrimPrefix(server.URL, "https"), Namespace: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,7 +458,7 @@ func TestToken(t *testing.T) {
 	play(t, func(s scene) {
 		s.server.Token = "second"
 		path := filepath.Join(s.TempDir(), "token")
-		r, err := kubelock.New(&kubelock.Config{Server: s.server.URL, Namespace: "shop", Client: s.server.Client(), Token: kubelock.TokenFile(path)})
+		r, err := kuberecords.New(&kuberecords.Config{Server: s.server.URL, Namespace: "shop", Client: s.server.Client(), Token: kuberecords.TokenFile(path)})
 		s.ok(err)
 		if _, err := r.Get(s.Context(), "key"); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), path) {
 			s.Errorf("without a file: %v, want ErrConfig", err)
@@ -471,7 +471,7 @@ func TestToken(t *testing.T) {
 		s.put(r, "key", "value", "", 0)
 	})
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if _, err := kubelock.New(nil); !errors.Is(err, driver.ErrConfig) {
+	if _, err := kuberecords.New(nil); !errors.Is(err, driver.ErrConfig) {
 		t.Errorf("outside of a pod: %v, want ErrConfig", err)
 	}
 }
@@ -489,7 +489,7 @@ func TestStalled(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := kubelock.New(&kubelock.Config{Server: "https://" + proxy.Addr(), CAFile: ca, Namespace: "shop", Timeout: time.Second})
+	r, err := kuberecords.New(&kuberecords.Config{Server: "https://" + proxy.Addr(), CAFile: ca, Namespace: "shop", Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package kubelock_test
+package kuberecords_test
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package kubelock_test
+package kuberecords_test
 
 import (
 	"net/http"
@@ -12,9 +12,9 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/kubetest"
-	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/kuberecords"
 )
 
 func TestMain(m *testing.M) {
@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 }
 
 // open returns records of a namespace on a server.
-func open(url string) *kubelock.Records {
-	records, err := kubelock.New(&kubelock.Config{Server: url, Namespace: "shop"})
+func open(url string) *kuberecords.Records {
+	records, err := kuberecords.New(&kuberecords.Config{Server: url, Namespace: "shop"})
 	if err != nil {
 		panic(err)
 	}
@@ -72,7 +72,7 @@ func (w world) Client(testing.TB) drivertest.Client {
 // TestExam runs the cases of the conformance suite that are about records.
 func TestExam(t *testing.T) {
 	t.Parallel()
-	examtest.Records(t, "record-", drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
+	examtest.Records(t, "record-", drivertest.Suite{MaxRecord: kuberecords.MaxValue, World: func(t testing.TB) drivertest.World {
 		return world{&site{Server: kubetest.Start(t)}, memlock.New(nil)}
 	}})
 }
@@ -85,7 +85,7 @@ func (w lockWorld) Client(t testing.TB) drivertest.Client { return proc.Start(t,
 // TestLocks runs the conformance suite on locks in Lease objects.
 func TestLocks(t *testing.T) {
 	t.Parallel()
-	examtest.Parallel(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
+	examtest.Parallel(t, drivertest.Suite{MaxRecord: kuberecords.MaxValue, World: func(t testing.TB) drivertest.World {
 		return lockWorld{&site{Server: kubetest.Start(t)}}
 	}})
 }

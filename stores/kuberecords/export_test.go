@@ -1,3 +1,3 @@
-package kubelock
+package kuberecords
 
 const MaxValue = maxValue

@@ -1,4 +1,4 @@
-package kubelock
+package kuberecords
 
 import (
 	"encoding/json"

@@ -1,17 +1,17 @@
-package kubelock_test
+package kuberecords_test
 
 import (
 	"context"
 	"log"
 
 	"github.com/fencelock/fencelock"
-	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/kuberecords"
 )
 
 // A pod that works while it holds the Lease object "billing" of its namespace.
 func Example() {
-	records, err := kubelock.New(nil) // with the service account of the pod
+	records, err := kuberecords.New(nil) // with the service account of the pod
 	if err != nil {
 		log.Fatal(err)
 	}
