@@ -41,7 +41,7 @@ func ofLocks(more ...string) []string { return append(lockLabels[:4:4], more...)
 
 var (
 	acquireTime = declare(Metric{Name: "acquire.duration", Unit: "s", Labels: ofLocks("contended"), Words: []string{"false", "true"}, Bounds: callBounds,
-		Help: "Duration of acquisitions; without contention, that of the engine."})
+		Help: "Duration of acquisitions; uncontended, the engine's."})
 	failures = declare(Metric{Name: "acquire.failures", Unit: "{acquisition}", Labels: ofLocks("error.type"), Words: failureWords,
 		Help: "Acquisitions that failed."})
 	holdTime = declare(Metric{Name: "hold.duration", Unit: "s", Labels: ofLocks("hold.end"), Words: endWords, Bounds: holdBounds,
@@ -49,35 +49,35 @@ var (
 	held = declare(Metric{Name: "hold.count", Unit: "{lock}", Labels: ofLocks(), Gauge: true,
 		Help: "Locks held now: a leak."})
 	oldest = declare(Metric{Name: "hold.oldest", Unit: "s", Labels: ofLocks(), Gauge: true,
-		Help: "Age of the oldest held lock: a job that hangs."})
+		Help: "Age of the oldest: a job that hangs."})
 	losses = declare(Metric{Name: "hold.losses", Unit: "{lock}", Labels: ofLocks("error.type"), Words: lossWords,
 		Help: "Lost locks: work that may have been cut short."})
 	waiting = declare(Metric{Name: "wait.count", Unit: "{acquisition}", Labels: ofLocks(), Gauge: true,
 		Help: "Acquisitions in a queue now."})
 	renewalTime = declare(Metric{Name: "renewal.duration", Unit: "s", Labels: []string{"engine"}, Bounds: callBounds,
-		Help: "Duration of batches of renewals: a slow server."})
+		Help: "Duration of renewals: a slow server."})
 	margin = declare(Metric{Name: "renewal.margin", Unit: "1", Labels: []string{"engine"}, Bounds: marginBounds,
 		Help: "What was left of a lease: about 0.6 if renewals are in time; 0 is a loss."})
 	renewals = declare(Metric{Name: "renewal.locks", Unit: "{lock}", Labels: []string{"engine", "result"}, Words: []string{"renewed", "failed", "gone"},
-		Help: "Renewals of locks: a slow or unreachable server."})
+		Help: "Renewals: a slow or unreachable server."})
 	releaseTime = declare(Metric{Name: "release.duration", Unit: "s", Labels: ofLocks("error.type"), Bounds: callBounds,
 		Help: "Duration of releases."})
 	refusals = declare(Metric{Name: "fence.refusals", Unit: "{write}", Labels: ofLocks(),
-		Help: "Late writes that a guard refused."})
+		Help: "Late writes that guards refused."})
 	leading = declare(Metric{Name: "election.leading", Unit: "{term}", Labels: ofLocks(), Gauge: true,
 		Help: "1 while this process leads."})
 	terms = declare(Metric{Name: "election.terms", Unit: "{term}", Labels: ofLocks(),
-		Help: "Terms that this process began."})
+		Help: "Terms of this process."})
 	ticks = declare(Metric{Name: "cron.ticks", Unit: "{tick}", Labels: []string{"engine", "class", "result"}, Words: tickWords,
 		Help: "Ticks on this instance; ok and failed are runs."})
 	runTime = declare(Metric{Name: "cron.run.duration", Unit: "s", Labels: []string{"engine", "class", "result"}, Words: runWords, Bounds: holdBounds,
-		Help: "Duration of runs of cron jobs."})
+		Help: "Duration of runs."})
 	outcomes = declare(Metric{Name: "idempotent.outcomes", Unit: "{call}", Labels: []string{"engine", "class", "result"},
 		Words: []string{"done", "failed", "lost", "stored", "in_progress", "mismatch", "error"},
-		Help:  "Uses of idempotency keys; done, failed and lost are runs."})
+		Help:  "Uses of keys; done, failed and lost are runs."})
 	decisions = declare(Metric{Name: "ratelimit.decisions", Unit: "{decision}", Labels: []string{"engine", "class", "error.type", "result"},
 		Words: []string{"granted", "limited", "failed"},
-		Help:  "Decisions of rate limiters."})
+		Help:  "Decisions on requests."})
 )
 
 func declare(m Metric) *Metric {
