@@ -133,7 +133,7 @@ mutants: cc ## show each deliberately broken engine and the case of the suite th
 
 # The steps take minutes the first time, and tens of minutes on a slow machine.
 .PHONY: kube
-kube: ## kubelock on a real kube-apiserver, which this builds, and beside the leader election of client-go
+kube: ## kuberecords on a real kube-apiserver, which this builds, and beside the leader election of client-go
 	cd lab/kube && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) build -ldflags='-s -w' -o "$$dir/etcd" go.etcd.io/etcd/server/v3 && \
 	$(GO) build -ldflags='-s -w' -o "$$dir/kube-apiserver" k8s.io/kubernetes/cmd/kube-apiserver && \
@@ -149,7 +149,7 @@ slow: cc redis postgres haproxy minio ## repeat engine and fault tests many time
 	cd cmd && FENCELOCK_SLOW=1 $(GO) test -race -p 1 -timeout 120m $$($(GO) list ./... | grep -v -e '/$(NEMESIS)$$')
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "Hot|Pairs" ./pglock
 	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -v ./internal/testkit/wakemodel
-	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./stores/sqlrecords ./stores/pgrecords ./redislock ./recordlock ./kubelock ./stores/s3records
+	FENCELOCK_SLOW=1 $(GO) test -count=1 -timeout 60m -run "TestLocks|TestCostOfWaiters|TestHolderGone" ./stores/sqlrecords ./stores/pgrecords ./redislock ./recordlock ./stores/kuberecords ./stores/s3records
 	FENCELOCK_SLOW=1 $(GO) test -C cmd -timeout 240m -v ./$(NEMESIS)
 	FENCELOCK_SLOW=1 $(GO) test -C lab -count=1 -timeout 60m -v ./bench/clients
 	FENCELOCK_SLOW=1 $(MAKE) stores kube
@@ -157,8 +157,8 @@ slow: cc redis postgres haproxy minio ## repeat engine and fault tests many time
 # etcd and NATS take some minutes to compile. The tests start them as children of the test binary.
 .PHONY: stores
 stores: ## the tests of records in etcd and NATS, with clusters of both
-	$(GO) vet -C lab ./stores
-	$(GO) test -C lab $(LINK) -vet=off -count=1 -parallel $(PARALLEL) -timeout 60m ./stores
+	$(GO) vet -C lab ./storetests
+	$(GO) test -C lab $(LINK) -vet=off -count=1 -parallel $(PARALLEL) -timeout 60m ./storetests
 
 # The first step compiles MinIO, which takes minutes once. FENCELOCK_MINIO=/path/minio uses another one.
 .PHONY: minio

@@ -63,13 +63,13 @@ func TestAcquireAllHoldsEveryNameOnce(t *testing.T) {
 		ctx := set.Context()
 		for _, lock := range set.Locks() {
 			known, _ := fencelock.HeldFor(ctx, lock.Name())
-			if lock.Token() <= 0 || set.Lock(lock.Name()) != lock || known.Token != lock.Token() {
-				t.Errorf("token of %q: %d in the set, %+v in the context", lock.Name(), lock.Token(), known)
+			if lock.Token() <= 0 || known.Token != lock.Token() {
+				t.Errorf("token of %q: %d of the lock, %+v in the context", lock.Name(), lock.Token(), known)
 			}
 		}
 		_, one := fencelock.TokenFrom(ctx)
 		_, fourth := fencelock.HeldFor(ctx, "d")
-		if one || fourth || set.Lock("d") != nil {
+		if one || fourth {
 			t.Error("a token without a lock")
 		}
 		if err := set.Err(); err != nil {

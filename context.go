@@ -4,8 +4,8 @@ import (
 	"context"
 	"reflect"
 
-	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/heldlock"
+	"github.com/fencelock/fencelock/internal/traceparent"
 )
 
 // same reports whether a and b are one context. It returns false for types that are not comparable,
@@ -50,7 +50,7 @@ func WithTrace(ctx context.Context, traceparent string) context.Context {
 
 // traceFrom returns the traceparent of WithTrace, or "" if there is none.
 func traceFrom(ctx context.Context) string {
-	if t, ok := ctx.Value(traceKey{}).(*traced); ok && driver.ValidTrace(t.parent) {
+	if t, ok := ctx.Value(traceKey{}).(*traced); ok && traceparent.Valid(t.parent) {
 		return t.parent
 	}
 	return ""

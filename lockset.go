@@ -27,17 +27,6 @@ type LockSet struct {
 // Locks returns the locks, ordered by name.
 func (s *LockSet) Locks() []*Lock { return slices.Clone(s.locks) }
 
-// Lock returns the lock with that name, or nil if it is not in the set.
-func (s *LockSet) Lock(name string) *Lock {
-	i, found := slices.BinarySearchFunc(s.locks, name, func(l *Lock, name string) int {
-		return strings.Compare(l.Name(), name)
-	})
-	if !found {
-		return nil
-	}
-	return s.locks[i]
-}
-
 // limit begins the maximum hold of all locks.
 func (s *LockSet) limit(d time.Duration) {
 	now := clock.Now()
@@ -129,6 +118,8 @@ func (s *LockSet) failure() error {
 	return errors.Join(errs...)
 }
 
+func byName(l *Lock, name string) int { return strings.Compare(l.Name(), name) }
+
 // setContext is a context with the locks of a set as values.
 type setContext struct {
 	context.Context
@@ -143,8 +134,8 @@ func (c setContext) Value(key any) any {
 		}
 		return c.set
 	case heldlock.Named:
-		if l := c.set.Lock(string(key)); l != nil {
-			return l
+		if i, found := slices.BinarySearchFunc(c.set.locks, string(key), byName); found {
+			return c.set.locks[i]
 		}
 	}
 	return c.Context.Value(key)

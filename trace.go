@@ -3,8 +3,6 @@ package fencelock
 import (
 	"context"
 	"time"
-
-	"github.com/fencelock/fencelock/driver"
 )
 
 // Tracer has hooks for metrics and traces. Each hook may be nil. The context that a Start hook
@@ -166,15 +164,15 @@ type TraceOnce struct {
 	Err     error  // an error of the engine, or why there was no run; nil if the job was done
 }
 
-// TraceRate is an alias. It describes a decision of package ratelimit. Its fields are
-//
-//	Limiter string
-//	Engine  string // the name of the engine; empty if it has none
-//	Key     string
-//	Asked   int   // the events that the caller asked for
-//	Granted int   // those that were granted
-//	Err     error // why the engine was down; nil if it decided
-type TraceRate = driver.TraceRate
+// TraceRate describes a decision of package ratelimit.
+type TraceRate struct {
+	Limiter string
+	Engine  string // the name of the engine; empty if it has none
+	Key     string
+	Asked   int   // the events that the caller asked for
+	Granted int   // those that were granted
+	Err     error // why the engine was down; nil if it decided
+}
 
 // start calls a Start hook, if there is one.
 func start[T any](ctx context.Context, hook func(context.Context, T) context.Context, data T) context.Context {

@@ -33,7 +33,7 @@ import (
 // A Run is one test of a service.
 type Run struct {
 	// Dir is the folder in which the processes record what they do. A process that Start did not
-	// start needs it in its environment as history.EnvDir.
+	// start needs it in its environment; see history.Env.
 	Dir string
 
 	t         testing.TB

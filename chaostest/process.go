@@ -29,7 +29,7 @@ func (r *Run) Start(worker string, cmd *exec.Cmd) *Process {
 	if before := r.processes[worker]; worker == "" || before != nil && before.running() {
 		r.t.Fatalf("the name %q of a worker is empty, or that of a process that still runs", worker)
 	}
-	cmd.Env = append(cmd.Environ(), history.EnvDir+"="+r.Dir, history.EnvWorker+"="+worker)
+	cmd.Env = append(cmd.Environ(), history.Env(r.Dir, worker)...)
 	cmd.Stdout, cmd.Stderr = cmp.Or(cmd.Stdout, r.t.Output()), cmp.Or(cmd.Stderr, r.t.Output())
 	cmd.WaitDelay = cmp.Or(cmd.WaitDelay, time.Second) // a process that it has started may keep its output open
 	if err := cmd.Start(); err != nil {

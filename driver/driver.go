@@ -150,7 +150,7 @@ type Identity struct {
 
 	// Trace is the W3C traceparent of the request, such as the span of its acquisition; empty if
 	// there is none. An engine that stores the note also stores the trace. It need not store an
-	// invalid one (see [ValidTrace]), and must not refuse a request because of it. Error texts do
+	// invalid one, and must not refuse a request because of it. Error texts do
 	// not contain it.
 	Trace string
 

@@ -78,10 +78,7 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// WaitError joins the holder that a request waited for with the reason why the wait ended. Engines
-// normally use [Waited], which calls it.
-func WaitError(held *HeldError, cause error) error { return &waitError{held, cause} }
-
+// waitError joins the holder that a request waited for with the reason why the wait ended.
 type waitError struct {
 	last  error // the last answer or failure of the engine
 	cause error // why the wait ended
@@ -178,28 +175,8 @@ func (r Request) CheckAdopt(t Traits, lease Lease) error {
 	return r.Check(t)
 }
 
-// UnlikeError is the ErrInvalid for a request that adopts an acquisition with another limit or
-// weight. They are those of the acquisition.
-func UnlikeError(name string, limit, weight int) error {
-	return fmt.Errorf("%w: %q was acquired %s and a weight of %d; adopt it with the same", ErrInvalid, name, limited(limit), weight)
-}
-
 // Units returns how many units of its limit the request takes: its weight, or 1.
 func (r Request) Units() int { return max(1, r.Weight) }
-
-// LimitError is the ErrInvalid for a request whose limit differs from that of the current holders
-// and waiters of the name. 0 means no limit.
-func LimitError(name string, agreed, asked int) error {
-	return fmt.Errorf("%w: %q is in use %s, and this request asks for it %s; all who share a name must ask for the same limit",
-		ErrInvalid, name, limited(agreed), limited(asked))
-}
-
-func limited(limit int) string {
-	if limit == 0 {
-		return "without a limit"
-	}
-	return fmt.Sprintf("with a limit of %d", limit)
-}
 
 // CheckResize returns an ErrInvalid that says what is wrong with a new limit for name, or nil.
 // Engines call it before any I/O.

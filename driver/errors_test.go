@@ -99,15 +99,6 @@ func TestRequestCheck(t *testing.T) {
 	}
 }
 
-func TestLimitError(t *testing.T) {
-	err := driver.LimitError("seats", 3, 0)
-	want := `invalid request: "seats" is in use with a limit of 3, and this request asks for it without a limit; ` +
-		`all who share a name must ask for the same limit`
-	if !errors.Is(err, driver.ErrInvalid) || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-}
-
 func TestHeldError(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	who := driver.Identity{Host: "a.example", PID: 12, Note: "nightly"}
@@ -136,10 +127,12 @@ func TestHeldError(t *testing.T) {
 	}
 }
 
-func TestWaitError(t *testing.T) {
+func TestWaitedFor(t *testing.T) {
 	held := &driver.HeldError{Name: "n", Owner: "o"}
-	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
-		err := driver.WaitError(held, cause)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for cause, ctx := range map[error]context.Context{context.Canceled: canceled, context.DeadlineExceeded: over(t)} {
+		err := waitedFor(held, ctx)
 		if !errors.Is(err, driver.ErrHeld) || !errors.Is(err, cause) {
 			t.Errorf("%v is not both ErrHeld and %v", err, cause)
 		}

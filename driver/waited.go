@@ -82,7 +82,7 @@ func (w *Waited) Ended(ctx context.Context, err error) error {
 	}
 	switch {
 	case w.held != nil:
-		return WaitError(w.held, ctx.Err())
+		return &waitError{w.held, ctx.Err()}
 	case w.trouble == nil && errors.Is(err, ErrUnavailable): // the engine's own message
 		return OneLine(err)
 	case w.trouble == nil:

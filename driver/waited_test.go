@@ -26,12 +26,19 @@ func over(t *testing.T) context.Context {
 	return ctx
 }
 
+// waitedFor is the error of a request that waited for a holder until ctx ended.
+func waitedFor(held *driver.HeldError, ctx context.Context) error {
+	var w driver.Waited
+	w.Held(held)
+	return w.Ended(ctx, nil)
+}
+
 // Busy and broken are told apart by the last report.
 func TestWaited(t *testing.T) {
 	late := over(t)
 	cut := fmt.Errorf("asking: %w", late.Err())
 	silent := (&driver.Waited{}).Ended(late, nil)
-	refused := (&driver.Waited{}).Ended(late, errRefused)
+	refused, held := (&driver.Waited{}).Ended(late, errRefused), waitedFor(inWay, late)
 	for _, c := range []struct {
 		what string
 		hear func(w *driver.Waited)
@@ -44,7 +51,7 @@ func TestWaited(t *testing.T) {
 		{"nothing, and the engine has words for it", func(*driver.Waited) {}, fmt.Errorf("%w: %w", driver.ErrUnavailable, cut), driver.ErrUnavailable, "engine is unavailable: asking: context"},
 		{"what another one heard: refused", func(w *driver.Waited) { w.Held(inWay) }, refused, driver.ErrUnavailable, "engine is unavailable: connection refused: gave up waiting: context deadline"},
 		{"what another one heard: nothing", func(w *driver.Waited) { w.Held(inWay) }, silent, driver.ErrHeld, "held by o"},
-		{"what another one heard: held", func(w *driver.Waited) { w.Unavailable(open, errRefused) }, driver.WaitError(inWay, late.Err()), driver.ErrHeld, "held by o"},
+		{"what another one heard: held", func(w *driver.Waited) { w.Unavailable(open, errRefused) }, held, driver.ErrHeld, "held by o"},
 		{"held", func(w *driver.Waited) { w.Held(inWay) }, nil, driver.ErrHeld, `"n" is held by o: gave up waiting: context deadline exceeded`},
 		{"held, as the last error", func(*driver.Waited) {}, inWay, driver.ErrHeld, "held by o"},
 		{"held, and the next request was cut short", func(w *driver.Waited) { w.Held(inWay); w.Unavailable(late, cut) }, cut, driver.ErrHeld, "held by o"},

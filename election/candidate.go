@@ -109,7 +109,7 @@ type Candidate struct {
 // is used. The wait limit, Shared, Limit and Weight of locks are ignored: a campaign has no time
 // limit, and only one candidate leads.
 func New(locks *fencelock.Locker, name string, cfg *Config) *Candidate {
-	c := &Candidate{name: name}
+	c := &Candidate{name: name, state: Idle}
 	if cfg != nil {
 		c.cfg = *cfg
 	}

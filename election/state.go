@@ -3,20 +3,15 @@ package election
 import "context"
 
 // State is the state of a candidate.
-type State int
+type State string
 
 // The states.
 const (
-	Idle        State = iota // neither Run nor Terms is active
-	Campaigning              // waiting to become the leader, or for the engine
-	Leading                  // leading
-	Stopping                 // the context of the term has ended, but its work has not returned
+	Idle        State = "idle"        // neither Run nor Terms is active
+	Campaigning State = "campaigning" // waiting to become the leader, or for the engine
+	Leading     State = "leading"     // leading
+	Stopping    State = "stopping"    // the context of the term has ended, but its work has not returned
 )
-
-// String returns the state in one word.
-func (s State) String() string {
-	return [...]string{"idle", "campaigning", "leading", "stopping"}[s]
-}
 
 // Change is a change of a candidate's state.
 type Change struct {

@@ -48,8 +48,8 @@ var (
 	// select one with [With]. Nothing was written.
 	ErrNoToken = errors.New("fence: no fencing token in the context")
 
-	// ErrResource means that a store does not accept the name of the resource, because it is too
-	// long or not UTF-8. Nothing was written.
+	// ErrResource means that a guard or a store does not accept the name of the resource, such as
+	// one that is too long. Nothing was written.
 	ErrResource = errors.New("fence: invalid name of a resource")
 )
 

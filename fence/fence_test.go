@@ -41,6 +41,7 @@ func TestFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = set.Release() })
+	d := set.Locks()[1]
 	given := fence.Fence{Name: "elsewhere", Token: 7, Floor: 6}
 	none := t.Context()
 	// A set that is taken with a context knows more than what was given before.
@@ -65,7 +66,7 @@ func TestFrom(t *testing.T) {
 		"the other one":            {fence.With(b.ContextWith(a.Context()), "a"), of(a)},
 		"inside of With":           {b.ContextWith(fence.With(a.Context(), "a")), of(b)},
 		"a set":                    {set.Context(), fence.Fence{}},
-		"one of a set":             {fence.With(set.Context(), "d"), of(set.Lock("d"))},
+		"one of a set":             {fence.With(set.Context(), "d"), of(d)},
 		"none of a set":            {fence.With(set.Context(), "a"), fence.Fence{}},
 		"With of none":             {fence.With(a.Context(), "z"), fence.Fence{}},
 		"given":                    {fence.NewContext(none, given), given},
@@ -77,7 +78,7 @@ func TestFrom(t *testing.T) {
 		"a floor above the token":  {fence.NewContext(none, fence.Fence{Token: 1, Floor: 2}), fence.Fence{}},
 		"no floor":                 {fence.NewContext(none, fence.Fence{Token: 1}), fence.Fence{}},
 		"a negative token":         {fence.NewContext(none, fence.Fence{Token: -1, Floor: -1}), fence.Fence{}},
-		"the last of several With": {fence.With(fence.With(set.Context(), "c"), "d"), of(set.Lock("d"))},
+		"the last of several With": {fence.With(fence.With(set.Context(), "c"), "d"), of(d)},
 	} {
 		got, err := fence.From(c.ctx)
 		if got != c.want || errors.Is(err, fence.ErrNoToken) != (c.want == fence.Fence{}) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/limits"
 )
 
 // A queue is the state of a name's tickets as a request sees it. It is valid only under the
@@ -79,7 +80,7 @@ func (q *queue) check() error {
 			}
 			f.Close()
 		}
-		return driver.LimitError(q.lock.name, t.limit, q.me.limit)
+		return limits.Differ(q.lock.name, t.limit, q.me.limit)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package idempotent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -16,9 +17,10 @@ import (
 )
 
 // explosive is a codec that panics while it encodes.
-type explosive struct{ idempotent.JSON }
+type explosive struct{}
 
-func (explosive) Encode(any) ([]byte, error) { panic("oh") }
+func (explosive) Encode(any) ([]byte, error)    { panic("oh") }
+func (explosive) Decode(b []byte, to any) error { return json.Unmarshal(b, to) }
 
 // TestPanicAfterTheJob: a job that was done is not run again, though its result could not
 // be encoded.

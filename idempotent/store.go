@@ -79,14 +79,11 @@ type Codec interface {
 	Decode(data []byte, value any) error // value is a pointer
 }
 
-// JSON is the default Codec.
-type JSON struct{}
+// jsonCodec is the default Codec.
+type jsonCodec struct{}
 
-// Encode returns the JSON of value.
-func (JSON) Encode(value any) ([]byte, error) { return json.Marshal(value) }
-
-// Decode decodes JSON.
-func (JSON) Decode(data []byte, value any) error { return json.Unmarshal(data, value) }
+func (jsonCodec) Encode(value any) ([]byte, error)    { return json.Marshal(value) }
+func (jsonCodec) Decode(data []byte, value any) error { return json.Unmarshal(data, value) }
 
 // Config holds the settings of a Store. The zero value is ready to use.
 type Config struct {
@@ -163,7 +160,7 @@ func New(locks *fencelock.Locker, records fencelock.Records, cfg *Config) *Store
 	s.cfg.Retention = cmp.Or(s.cfg.Retention, defaultRetention)
 	s.cfg.MaxResult = cmp.Or(s.cfg.MaxResult, defaultMaxResult)
 	if s.cfg.Codec == nil {
-		s.cfg.Codec = JSON{}
+		s.cfg.Codec = jsonCodec{}
 	}
 	return s
 }

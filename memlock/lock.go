@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/limits"
 )
 
 // grantTTL bounds the delay caused by a waiter that was granted but does not wake up.
@@ -63,7 +64,7 @@ func (l *lock) checkLimit(req driver.Request) error {
 	for _, c := range slices.Concat(l.holders, l.queue) {
 		agreed := c.req.Limit == req.Limit || l.limit > 0 && c.req.Limit > 0 && req.Limit > 0
 		if c.req.Mode == driver.Shared && !agreed {
-			return driver.LimitError(l.name, c.req.Limit, req.Limit)
+			return limits.Differ(l.name, c.req.Limit, req.Limit)
 		}
 	}
 	return nil
@@ -91,7 +92,7 @@ func (l *lock) pass(lease driver.Lease, c *claim, now time.Time) error {
 		return err
 	}
 	if old.req.Limit != c.req.Limit || old.req.Units() != c.req.Units() {
-		return driver.UnlikeError(l.name, old.req.Limit, old.req.Units())
+		return limits.Unlike(l.name, old.req.Limit, old.req.Units())
 	}
 	l.end(old, driver.EventReleased, now)
 	l.addHolder(c, now, c.req.TTL)

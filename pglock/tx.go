@@ -264,17 +264,22 @@ func (w *txWait) gaveUp(ctx context.Context, cause, undone error) error {
 	case state == deadlockDetected:
 		return txError(w.held.Name, cause)
 	case ctx.Err() != nil && undone != nil:
-		return driver.WaitError(w.held, fmt.Errorf("%w: the connection was closed, which ended the transaction", ctx.Err()))
+		return waitError(w.held, fmt.Errorf("%w: the connection was closed, which ended the transaction", ctx.Err()))
 	case undone != nil:
 		return txError(w.held.Name, cause)
 	case ctx.Err() != nil:
-		return driver.WaitError(w.held, ctx.Err())
+		return waitError(w.held, ctx.Err())
 	case state == lockNotAvailable && w.ours:
-		return driver.WaitError(w.held, context.DeadlineExceeded) // the local timer has not fired yet
+		return waitError(w.held, context.DeadlineExceeded) // the local timer has not fired yet
 	case state == lockNotAvailable, state == queryCanceled:
-		return driver.WaitError(w.held, cause)
+		return waitError(w.held, cause)
 	}
 	return txError(w.held.Name, cause)
+}
+
+// waitError joins the holder in the way with the reason why the wait for it ended.
+func waitError(held *driver.HeldError, cause error) error {
+	return fmt.Errorf("%w: gave up waiting: %w", held, cause)
 }
 
 // sqlState returns the SQLSTATE of an error, "" if it has none. The errors of the common PostgreSQL

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/gcra"
 )
@@ -64,13 +65,13 @@ type Config struct {
 	// OnDecision is called with each decision, except those of Peek and invalid calls. It must not
 	// block. Use the RateEnd hook of a fencelock.Tracer to count decisions. nil, the default, means
 	// no call.
-	OnDecision func(context.Context, driver.TraceRate)
+	OnDecision func(context.Context, fencelock.TraceRate)
 }
 
 // Limiter applies one limit to each of many keys. It is safe for concurrent use, need not be
 // closed, and runs no goroutine of its own.
 type Limiter struct {
-	engine driver.RateLimiter
+	engine fencelock.RateLimiter
 	name   string
 	limit  Limit
 	pace   pace
@@ -90,7 +91,7 @@ var epoch = time.Now()
 // New returns a limiter that is shared by all users of the name on the same engine. The name
 // separates its keys from those of other limiters. It does no I/O. cfg may be nil. With an invalid
 // limit or cfg every call returns fencelock.ErrInvalid.
-func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limiter {
+func New(engine fencelock.RateLimiter, name string, limit Limit, cfg *Config) *Limiter {
 	l := &Limiter{engine: engine, name: name, limit: limit.withDefaults()}
 	if cfg != nil {
 		l.cfg = *cfg
@@ -111,12 +112,6 @@ func New(engine driver.RateLimiter, name string, limit Limit, cfg *Config) *Limi
 
 // separate escapes the name of a limiter, so that its end is unambiguous whatever the key contains.
 var separate = strings.NewReplacer("%", "%25", ":", "%3A")
-
-// Name returns the name of the limiter.
-func (l *Limiter) Name() string { return l.name }
-
-// Limit returns the limit, with defaults filled in.
-func (l *Limiter) Limit() Limit { return l.limit }
 
 // Result is the decision about a request.
 type Result struct {
@@ -227,7 +222,7 @@ func (l *Limiter) decide(ctx context.Context, key string, w wish) (d decision, e
 	}
 	d, err = l.answer(ctx, d, w, asked)
 	if l.cfg.OnDecision != nil && !w.look {
-		data := driver.TraceRate{Limiter: l.name, Key: key, Asked: w.n, Granted: d.Granted, Err: cmp.Or(err, d.Err)}
+		data := fencelock.TraceRate{Limiter: l.name, Key: key, Asked: w.n, Granted: d.Granted, Err: cmp.Or(err, d.Err)}
 		if e, ok := l.engine.(driver.Engine); ok {
 			data.Engine = e.Traits().Engine
 		}

@@ -355,7 +355,4 @@ func TestLimitStrings(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if l := ratelimit.New(memlock.New(nil), "test", ratelimit.PerHour(2), nil); l.Name() != "test" || l.Limit() != ratelimit.PerHour(2) {
-		t.Errorf("%s, %v", l.Name(), l.Limit())
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelock/fencelock"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/gcra"
 )
@@ -29,7 +30,7 @@ import (
 // [Limiter] retries it as long as the context of its caller lasts. A store that stops answering
 // therefore counts as down after one to three times Config.Timeout. Set the timeout to at least
 // twice the duration of a take.
-func OnRecords(r driver.Records) driver.RateLimiter {
+func OnRecords(r fencelock.Records) fencelock.RateLimiter {
 	return &records{records: r, queues: map[string]*queue{}}
 }
 

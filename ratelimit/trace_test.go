@@ -15,7 +15,7 @@ import (
 // fits.
 func TestOnDecision(t *testing.T) {
 	bubble(t, func(t *testing.T, engine *memlock.Engine) {
-		var got []driver.TraceRate
+		var got []fencelock.TraceRate
 		tracer := &fencelock.Tracer{RateEnd: func(_ context.Context, d fencelock.TraceRate) { got = append(got, d) }}
 		last := func(what string, asked, granted int, down bool) {
 			t.Helper()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/identity"
+	"github.com/fencelock/fencelock/internal/limits"
 	"github.com/fencelock/fencelock/internal/retry"
 )
 
@@ -80,7 +81,7 @@ func (a *acquiring) adopt(st *state, m moment) (answer, error) {
 	case h == nil || h.Token != a.from.Token:
 		return refused, notHeld(st.Name)
 	case h.Shared != a.me.Shared || h.Limit != a.me.Limit || h.Weight != a.me.Weight:
-		return refused, driver.UnlikeError(st.Name, h.Limit, h.units())
+		return refused, limits.Unlike(st.Name, h.Limit, h.units())
 	}
 	st.remove(a.from.Owner)
 	return a.addHolder(st, m)

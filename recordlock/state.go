@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/identity"
+	"github.com/fencelock/fencelock/internal/limits"
 )
 
 const (
@@ -146,7 +147,7 @@ func (st *state) checkLimit(c claim) error {
 	for _, o := range slices.Concat(st.Holders, st.Waiters) {
 		agreed := o.Limit == c.Limit || st.Limit > 0 && o.Limit > 0 && c.Limit > 0
 		if c.Shared && o.Shared && !agreed {
-			return driver.LimitError(st.Name, o.Limit, c.Limit)
+			return limits.Differ(st.Name, o.Limit, c.Limit)
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func newEngine(conn redisconn.Conn, cfg *Config) *Engine {
 	batcher := &batcher{client: c, delay: batchDelay}
 	server := &serverCheck{client: c}
 	marker, parts := &marker{client: c}, &parts{client: c}
-	queue.beater = &beater{client: c, queue: queue, parts: parts, busy: map[string]bool{}}
+	queue.toucher = &toucher{client: c, queue: queue, parts: parts, busy: map[string]bool{}}
 	return &Engine{
 		client: c, queue: queue, batcher: batcher, marker: marker, parts: parts,
 		lister: &lister{client: c, index: queue.index, marker: marker},

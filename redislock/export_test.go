@@ -10,13 +10,13 @@ import (
 
 // The scripts, for tests that hold back a certain call.
 var (
-	AcquireScript = acquireScript
-	TouchScript   = touchScript
-	BeatScript    = beatScript
-	ReleaseScript = releaseScript
-	LeaveScript   = leaveScript
-	ConfirmScript = confirmScript
-	RenewScript   = renewScript
+	AcquireScript  = acquireScript
+	TouchScript    = touchScript
+	TouchAllScript = touchAllScript
+	ReleaseScript  = releaseScript
+	LeaveScript    = leaveScript
+	ConfirmScript  = confirmScript
+	RenewScript    = renewScript
 
 	TakeRateScript   = takeRateScript
 	ResetRateScript  = resetRateScript

@@ -247,7 +247,7 @@ func TestGrantThatLayUnread(t *testing.T) {
 		if strings.HasPrefix(text, "grant ") {
 			stop := make(chan struct{})
 			tap.calls(func(c redisconn.Call, do func() redisconn.Reply) redisconn.Reply {
-				if c.Script == redislock.TouchScript || c.Script == redislock.BeatScript {
+				if c.Script == redislock.TouchScript || c.Script == redislock.TouchAllScript {
 					<-stop // it would find its grant
 				}
 				return do()

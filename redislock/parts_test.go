@@ -123,16 +123,16 @@ func TestFrozenMasterCostsItsOwnLocks(t *testing.T) {
 	t.Logf("%d of 300 locks were on the frozen master", len(sick))
 }
 
-// partsOfBeats is a Conn that counts beats, and those whose pipelines go to several masters.
-type partsOfBeats struct {
+// partsOfTouches is a Conn that counts touches, and those whose pipelines go to several masters.
+type partsOfTouches struct {
 	redisconn.Conn
-	of           map[string]int // masters of locks
-	beats, mixed atomic.Int32
+	of             map[string]int // masters of locks
+	touches, mixed atomic.Int32
 }
 
-func (p *partsOfBeats) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
-	if calls[0].Script == redislock.BeatScript {
-		p.beats.Add(1)
+func (p *partsOfTouches) Eval(ctx context.Context, calls []redisconn.Call) []redisconn.Reply {
+	if calls[0].Script == redislock.TouchAllScript {
+		p.touches.Add(1)
 		for _, c := range calls {
 			if p.of[c.Keys[1]] != p.of[calls[0].Keys[1]] {
 				p.mixed.Add(1)
@@ -142,12 +142,12 @@ func (p *partsOfBeats) Eval(ctx context.Context, calls []redisconn.Call) []redis
 	return p.Conn.Eval(ctx, calls)
 }
 
-// TestBeatsOfMastersGoSeparately: a client waits for names of all masters of a Cluster. It tells each
+// TestTouchesOfMastersGoSeparately: a client waits for names of all masters of a Cluster. It tells each
 // master by a pipeline of its own, so that one that is silent does not delay the others.
-func TestBeatsOfMastersGoSeparately(t *testing.T) {
+func TestTouchesOfMastersGoSeparately(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartRedisCluster(t, 3)
-	conn := &partsOfBeats{Conn: redisconn.Rueidis(rueidisClient(t, rueidisOption(c.Addrs()...))), of: map[string]int{}}
+	conn := &partsOfTouches{Conn: redisconn.Rueidis(rueidisClient(t, rueidisOption(c.Addrs()...))), of: map[string]int{}}
 	const names = 20
 	for i := range names {
 		lock := fmt.Sprint("lock:n", i)
@@ -162,8 +162,8 @@ func TestBeatsOfMastersGoSeparately(t *testing.T) {
 		s.hold(holder, req)
 		s.queue(e, req)
 	}
-	before := conn.beats.Load()
-	s.until("all masters have been told", func() bool { return conn.beats.Load() > before+6 })
+	before := conn.touches.Load()
+	s.until("all masters have been told", func() bool { return conn.touches.Load() > before+6 })
 	if n := conn.mixed.Load(); n > 0 {
 		t.Errorf("%d calls went with those for another master", n)
 	}

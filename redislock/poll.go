@@ -28,7 +28,7 @@ func (q *waitQueue) join(w *waiter, a answer) {
 	w.wake = make(chan struct{}, 1)
 	w.queued = w.msg == nil
 	g.advance(pause(a.position, a.blocked))
-	q.beater.start()
+	q.toucher.start()
 }
 
 // pollLoop polls the lock whenever something may have changed. Polling also tells the server that
@@ -59,7 +59,7 @@ func (q *waitQueue) pollLoop(g *group) {
 			q.index.Add(nameindex.Noted{Name: g.name, Life: waitLife})
 			noted = time.Now()
 		}
-		err := q.heartbeat(g)
+		err := q.touchGroup(g)
 		if err != nil {
 			q.trouble(g, err)
 		}
@@ -122,9 +122,9 @@ func (q *waitQueue) remaining(g *group) (left time.Duration, ok bool) {
 	return time.Until(g.due), true
 }
 
-// heartbeat polls the server once, or several times to put many requests back. If one of these
+// touchGroup polls the server once, or several times to put many requests back. If one of these
 // polls fails, all requests are put back again. That is safe, because each keeps its ticket.
-func (q *waitQueue) heartbeat(g *group) error {
+func (q *waitQueue) touchGroup(g *group) error {
 	queued, again := q.snapshotQueued(g)
 	if len(queued) == 0 {
 		return nil

@@ -15,9 +15,9 @@ import (
 // waitQueue holds the requests of this client that accept messages, and its granted locks. A
 // message that arrives late finds its owner in one of the two.
 type waitQueue struct {
-	client *client
-	index  *nameIndex
-	beater *beater
+	client  *client
+	index   *nameIndex
+	toucher *toucher
 
 	mu      sync.Mutex         // guards all below, and the marked fields of waiter and group
 	waiters map[string]*waiter // by owner
@@ -201,7 +201,7 @@ type waiter struct {
 	msg     *grantMsg   // its grant, or why there is none; the newest counts
 	state   *queueState // last known state of the queue
 	trouble bool        // its error says that the server cannot be polled
-	pulse   string      // its entry, from the first beat on
+	touch   string      // its entry, from the first touch on
 	broken  int64       // the token of a grant that was broken before it was taken
 	reason  string      // why it was broken
 }
@@ -289,7 +289,7 @@ func (g *group) advance(after time.Duration) {
 	}
 }
 
-// unpolled is the pause of a group that nothing asks to poll; the beater reports that it waits.
+// unpolled is the pause of a group that nothing asks to poll; the toucher reports that it waits.
 const unpolled = waitLife / 3
 
 // pause returns how long to wait before the next poll.

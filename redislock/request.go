@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/limits"
 	"github.com/fencelock/fencelock/internal/redisconn"
 	"github.com/fencelock/fencelock/internal/redisfmt"
 	"github.com/fencelock/fencelock/internal/retry"
@@ -176,7 +177,7 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 		a.blocked = readBlocked(&in)
 		a.err = a.blocked.unknown()
 	case "limit":
-		a.err = driver.LimitError(w.req.Name, int(in.Int()), w.req.Limit)
+		a.err = limits.Differ(w.req.Name, int(in.Int()), w.req.Limit)
 	case "quarantine":
 		a.blocked = blockedInfo{next: in.Millis(), why: whyQuarantine}
 		if !w.req.Wait {
@@ -187,7 +188,7 @@ func parseAcquire(w *waiter, r redisconn.Reply, sent time.Time) answer {
 	case "gone":
 		a.err = fmt.Errorf("%w: %q", driver.ErrNotHeld, w.req.Name)
 	case "unlike":
-		a.err = driver.UnlikeError(w.req.Name, int(in.Int()), int(in.Int()))
+		a.err = limits.Unlike(w.req.Name, int(in.Int()), int(in.Int()))
 	default:
 		in.Bad = true
 	}

@@ -21,7 +21,7 @@ var (
 	renewScript        = script("renew")
 	confirmScript      = script("head clock token name rules extend begin confirm")
 	touchScript        = script("head clock token name alive rules queue blocked begin touch")
-	beatScript         = script("head clock beat")
+	touchAllScript     = script("head clock touchall")
 	leaveScript        = script("head clock token name rules queue begin leave")
 	adoptScript        = script("head clock token name rules queue extend begin adopt")
 	breakScript        = script("head clock token name rules queue begin break")

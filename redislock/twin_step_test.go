@@ -22,7 +22,7 @@ func (p *play) step(t testing.TB) error {
 	case n < 73:
 		return p.touch(t)
 	case n < 76:
-		return p.beat(t)
+		return p.touchAll(t)
 	case n < 80:
 		return p.renew(t)
 	case n < 84:
@@ -127,13 +127,13 @@ func (p *play) touch(t testing.TB) error {
 // sent is a time of a client's own.
 func (p *play) sent() string { return fmt.Sprint(1 + p.rand.IntN(1000)) }
 
-// beat is a touch together with other names, of which there are none.
-func (p *play) beat(t testing.TB) error {
+// touchAll is a touch together with other names, of which there are none.
+func (p *play) touchAll(t testing.TB) error {
 	t.Helper()
 	e := p.request()
 	client, _, _ := strings.Cut(e.Desc, " ")
 	until, sent := p.until(), p.sent()
-	return p.same(t, "beat", p.Beat(client, sent, until, e.Request), []string{p.Alive(client), twin.Lock},
+	return p.same(t, "touchall", p.TouchAll(client, sent, until, e.Request), []string{p.Alive(client), twin.Lock},
 		"fencelock:2:", fmt.Sprint(until), sent, e.Owner+" "+e.Desc)
 }
 

@@ -50,7 +50,7 @@ func twinScripts(edit func(name, source string) string) map[string]*rueidis.Lua 
 	scripts := map[string]*rueidis.Lua{}
 	for name, source := range map[string]string{
 		"acquire": redislock.AcquireScript.Source(), "gather": redislock.GatherScript.Source(),
-		"release": redislock.ReleaseScript.Source(), "leave": redislock.LeaveScript.Source(), "touch": redislock.TouchScript.Source(), "beat": redislock.BeatScript.Source(),
+		"release": redislock.ReleaseScript.Source(), "leave": redislock.LeaveScript.Source(), "touch": redislock.TouchScript.Source(), "touchall": redislock.TouchAllScript.Source(),
 		"confirm": redislock.ConfirmScript.Source(), "renew": redislock.RenewScript.Source(), "resize": redislock.ResizeScript.Source(),
 		"break": redislock.BreakScript.Source(), "adopt": redislock.AdoptScript.Source(),
 		"set":   "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) and 'ok'",

@@ -33,7 +33,7 @@ type attempt struct {
 	answered      []bool     // the node has answered
 	idle          []bool     // the node was not sent anything, so there is nothing to release
 
-	tally tally
+	votes votes
 }
 
 // attemptOptions are the options of an attempt.
@@ -89,7 +89,7 @@ func (a *attempt) passes(ctx context.Context, first *node) bool {
 	}
 	a.step(ctx)
 	if a.answered[first.index] && !a.granted[first.index] {
-		a.tally.first = true
+		a.votes.first = true
 		a.idle[first.index] = true
 		a.apply(a.take.Expire())
 	}
@@ -163,12 +163,12 @@ const lingering = 5 * time.Millisecond
 // split votes. An attempt can be lost before a majority has answered, because an unreachable node
 // counts as a refusal.
 func (a *attempt) awaitStraggler(ctx context.Context) {
-	for a.open > 0 && !a.tally.hasMajority() && !a.tally.hopeless() && ctx.Err() == nil && a.closed.Err() == nil {
+	for a.open > 0 && !a.votes.hasMajority() && !a.votes.hopeless() && ctx.Err() == nil && a.closed.Err() == nil {
 		a.step(ctx) // each call has its time limit
 	}
 	ctx, cancel := context.WithTimeout(ctx, lingering)
 	defer cancel()
-	for a.open > 0 && ctx.Err() == nil && a.tally.split() == perhaps && a.closed.Err() == nil {
+	for a.open > 0 && ctx.Err() == nil && a.votes.split() == perhaps && a.closed.Err() == nil {
 		a.step(ctx)
 	}
 }
@@ -212,13 +212,13 @@ func (a *attempt) stored(r reply) {
 		if err == nil {
 			err = errNotStored
 		}
-		a.tally.nodeErrors.add(a.set.nodes[r.node], err)
+		a.votes.nodeErrors.add(a.set.nodes[r.node], err)
 	}
 	a.apply(a.take.Raised(r.node, ok, server, instant(time.Now())))
 }
 
 func (a *attempt) vote(r reply) {
-	v := a.tally.vote(r)
+	v := a.votes.read(r)
 	a.granted[r.node] = v.Granted
 	a.apply(a.take.Asked(r.node, v, instant(time.Now())))
 }
@@ -307,10 +307,10 @@ func (a *attempt) outcome(ctx context.Context) outcome {
 	if a.take.State() != quorum.Won {
 		for i, settled := range a.settled {
 			if !settled {
-				a.tally.nodeErrors.add(a.set.nodes[i], errNoAnswer)
+				a.votes.nodeErrors.add(a.set.nodes[i], errNoAnswer)
 			}
 		}
-		o := a.tally.outcome(ctx)
+		o := a.votes.outcome(ctx)
 		o.owner = a.owner
 		return o
 	}

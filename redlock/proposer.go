@@ -36,7 +36,7 @@ func (p *proposer) try(ctx context.Context, req driver.Request, how attemptOptio
 		client: p.client, set: p.set, holds: p.holds, req: req, how: how, owner: owner, desc: redisfmt.Identity(req.Identity),
 		asked: make(chan reply, n), raised: make(chan reply, n),
 		granted: make([]bool, n), settled: make([]bool, n), answered: make([]bool, n), idle: make([]bool, n),
-		tally: tally{set: p.set, name: req.Name, past: how.past, open: n},
+		votes: votes{set: p.set, name: req.Name, past: how.past, open: n},
 	}
 	a.sent = time.Now() // the lease counts from before the first call is sent
 	a.ask(ctx, p.propose())

@@ -24,9 +24,6 @@ func New(locks *fencelock.Locker, name string, size int) *Semaphore {
 	return &Semaphore{locks: locks, name: name, size: size}
 }
 
-// Name returns the name of the semaphore.
-func (s *Semaphore) Name() string { return s.name }
-
 // Acquire waits until it holds a permit of that weight, at most as long as ctx and the wait limit
 // of the Locker allow. It returns the permit as a lock, which the caller must Release. ctx bounds
 // only the wait. Weight 0 means 1.

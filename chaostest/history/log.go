@@ -29,9 +29,14 @@ import (
 //
 // Clocks of the processes may differ by skew: h.Rules.Skew is set to that. An acquisition without an
 // end, since its process died or the log ends, is not judged.
+//
+// If r has what [History.Write] wrote, ReadLog returns that history, with its own rules.
 func ReadLog(r io.Reader, skew time.Duration) (*History, error) {
-	h := &History{Engine: "a log", Rules: Rules{Skew: skew}}
 	lines := bufio.NewReader(r)
+	if first, _ := lines.Peek(len(runPrefix)); string(first) == runPrefix {
+		return readRun(lines)
+	}
+	h := &History{Engine: "a log", Rules: Rules{Skew: skew}}
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {

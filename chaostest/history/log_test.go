@@ -96,3 +96,19 @@ func TestLogWithoutTimes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestReadLogOfARun: what Write wrote is read as it is, without the skew of logs.
+func TestReadLogOfARun(t *testing.T) {
+	h, err := history.ReadLog(strings.NewReader(night), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := h.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	again, err := history.ReadLog(strings.NewReader(text.String()), time.Second)
+	if err != nil || len(again.Acquisitions) != len(h.Acquisitions) || again.Engine != h.Engine || again.Rules != h.Rules {
+		t.Errorf("%d acquisitions of %d, %+v, %v", len(again.Acquisitions), len(h.Acquisitions), again.Rules, err)
+	}
+}

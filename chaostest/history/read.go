@@ -25,7 +25,11 @@ func Read(files ...string) (*History, error) {
 			}
 		}
 		for _, name := range within {
-			if err := h.parse(name); err != nil {
+			text, err := os.ReadFile(name)
+			if err == nil {
+				err = h.parse(text)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -34,17 +38,13 @@ func Read(files ...string) (*History, error) {
 	return h, nil
 }
 
-// RunPrefix begins the first line of a file that [History.Write] wrote.
-const RunPrefix = `{"engine":`
+// runPrefix begins the first line of what [History.Write] wrote.
+const runPrefix = `{"engine":`
 
 // parse appends the events of a file. The last line may be incomplete, after a kill.
-func (h *History) parse(name string) error {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
+func (h *History) parse(text []byte) error {
 	lines := json.NewDecoder(bytes.NewReader(text))
-	if bytes.HasPrefix(text, []byte(RunPrefix)) {
+	if bytes.HasPrefix(text, []byte(runPrefix)) {
 		if err := lines.Decode(h); err != nil {
 			return err
 		}
@@ -59,6 +59,20 @@ func (h *History) parse(name string) error {
 		}
 		h.Events = append(h.Events, e)
 	}
+}
+
+// readRun reads what Write wrote.
+func readRun(r io.Reader) (*History, error) {
+	h := &History{}
+	text, err := io.ReadAll(r)
+	if err == nil {
+		err = h.parse(text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.join()
+	return h, nil
 }
 
 // Write writes h as JSON lines, which Read reads: first what was found, then the events.

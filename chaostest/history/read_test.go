@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 func TestKilledWriter(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envEndless+"=1", history.EnvDir+"="+dir, history.EnvWorker+"=w")
+	cmd.Env = append(append(os.Environ(), envEndless+"=1"), history.Env(dir, "w")...)
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestWriter(t *testing.T) {
 
 // TestNilWriter: a program that is not tested records nothing.
 func TestNilWriter(t *testing.T) {
-	t.Setenv(history.EnvDir, "")
+	t.Setenv("FENCELOCK_HISTORY", "")
 	w, err := history.FromEnv()
 	if w != nil || err != nil || w.Write(history.Event{}) != nil || w.Close() != nil {
 		t.Error(w, err)

@@ -10,9 +10,13 @@ import (
 
 // The environment of a process that records its history.
 const (
-	EnvDir    = "FENCELOCK_HISTORY"        // the folder of the files
-	EnvWorker = "FENCELOCK_HISTORY_WORKER" // the lane of the process
+	envDir    = "FENCELOCK_HISTORY"        // the folder of the files
+	envWorker = "FENCELOCK_HISTORY_WORKER" // the lane of the process
 )
+
+// Env returns the variables of the environment with which [FromEnv] creates the file of a process in
+// dir.
+func Env(dir, worker string) []string { return []string{envDir + "=" + dir, envWorker + "=" + worker} }
 
 // A Writer appends the events of one process to a file of its own. It is safe for concurrent use. A
 // nil Writer discards events.
@@ -36,12 +40,12 @@ func Create(dir, worker string) (*Writer, error) {
 // FromEnv creates the file of this process where the environment says so. It returns nil if the
 // environment does not ask for a history.
 func FromEnv() (*Writer, error) {
-	dir := os.Getenv(EnvDir)
+	dir := os.Getenv(envDir)
 	if dir == "" {
 		return nil, nil
 	}
 	unnamed := fmt.Sprintf("%s-%d", filepath.Base(os.Args[0]), os.Getpid())
-	return Create(dir, cmp.Or(os.Getenv(EnvWorker), unnamed))
+	return Create(dir, cmp.Or(os.Getenv(envWorker), unnamed))
 }
 
 // Write appends an event with one write(2). If it has no time or worker, it gets the current time

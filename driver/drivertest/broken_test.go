@@ -2,6 +2,7 @@ package drivertest_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func (b *broken) poll(ctx context.Context, req driver.Request, pause time.Durati
 		case <-ctx.Done():
 		}
 	}
-	return driver.Grant{}, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+	return driver.Grant{}, errors.Join(&driver.HeldError{Name: req.Name}, ctx.Err())
 }
 
 // brokenStore is a world of broken clients. It has room for what they share.
@@ -291,7 +292,7 @@ func (b *broken) stay(ctx context.Context, req driver.Request) (driver.Grant, er
 	case g := <-granted:
 		return g, nil
 	case <-ctx.Done():
-		return driver.Grant{}, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+		return driver.Grant{}, errors.Join(&driver.HeldError{Name: req.Name}, ctx.Err())
 	}
 }
 

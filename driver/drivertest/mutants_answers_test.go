@@ -16,7 +16,7 @@ var answering = []mutant{
 		b.waits(func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			g, err := b.process.Acquire(ctx, req)
 			if err != nil && ctx.Err() != nil {
-				err = driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+				err = errors.Join(&driver.HeldError{Name: req.Name}, ctx.Err())
 			}
 			return g, err
 		})
@@ -42,7 +42,7 @@ var answering = []mutant{
 	{"an ended context means held", "ended-context", func(b *broken) {
 		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
 			if ctx.Err() != nil {
-				return driver.Grant{}, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+				return driver.Grant{}, errors.Join(&driver.HeldError{Name: req.Name}, ctx.Err())
 			}
 			return b.process.Acquire(ctx, req)
 		}

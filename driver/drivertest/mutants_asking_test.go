@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/traceparent"
 )
 
 func lowerCase(name string, _ driver.Mode) string { return strings.ToLower(name) }
@@ -77,7 +78,7 @@ var asking = []mutant{
 	{"refuses what is no trace", "trace", func(b *broken) {
 		acquire := b.process.Acquire
 		b.acquire = func(ctx context.Context, req driver.Request) (driver.Grant, error) {
-			if req.Trace != "" && !driver.ValidTrace(req.Trace) {
+			if req.Trace != "" && !traceparent.Valid(req.Trace) {
 				return driver.Grant{}, driver.ErrInvalid
 			}
 			return acquire(ctx, req)

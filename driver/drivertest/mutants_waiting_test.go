@@ -2,6 +2,7 @@ package drivertest_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -77,7 +78,7 @@ var waiting = []mutant{
 			g, err := b.process.Acquire(ctx, req)
 			time.Sleep(time.Millisecond)
 			if err == nil && ctx.Err() != nil {
-				return g, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+				return g, errors.Join(&driver.HeldError{Name: req.Name}, ctx.Err())
 			}
 			return g, err
 		})

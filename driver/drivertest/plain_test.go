@@ -84,7 +84,7 @@ func (p *plain) turn(ctx context.Context, req driver.Request) (leave func(), err
 	case turn <- struct{}{}:
 		return func() { <-turn }, nil
 	case <-ctx.Done():
-		return nil, driver.WaitError(&driver.HeldError{Name: req.Name}, ctx.Err())
+		return nil, errors.Join(&driver.HeldError{Name: req.Name}, ctx.Err())
 	}
 }
 

@@ -26,11 +26,6 @@ import (
 	"github.com/fencelock/fencelock/fence/internal/redisfloor"
 )
 
-// ErrKey means that a key cannot be guarded: no floor can be stored in its slot, such as for "a}b",
-// the keys of a script are in different slots, or the key is itself a floor, such as "floor:{42}".
-// For the first two, use a hash tag: "{42}:invoice".
-var ErrKey = redisfloor.ErrKey
-
 // Config holds the settings of a Guard. The zero value is ready to use.
 type Config struct {
 	// Keep is how long a floor is stored after the last guarded write. Without its floor a resource
@@ -41,7 +36,9 @@ type Config struct {
 
 // Guard writes keys with the fencing token of a context. It is safe for concurrent use. Its methods
 // return fence.ErrNoToken without a token, a *fence.StaleError for a stale one, and the server's
-// own errors unchanged. While a slot of a Cluster is moving, a write waits up to two seconds until
+// own errors unchanged. They return fence.ErrResource if no floor can be stored in the slot of the
+// key, such as for "a}b", or the keys of a script are in different slots: use a hash tag,
+// "{42}:invoice". A floor, such as "floor:{42}", cannot be guarded either. While a slot of a Cluster is moving, a write waits up to two seconds until
 // the key and its floor are on the same node.
 type Guard struct {
 	client redis.UniversalClient

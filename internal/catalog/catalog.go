@@ -126,7 +126,7 @@ var Engines = []Engine{
 		Acquire: "0.31 to 0.39 ms", HandOver: "8 to 11 ms",
 	}),
 	store(Engine{
-		Name: "Kubernetes", Package: "kubelock", Exam: "lab/kube.TestLocks", Page: "engines/kubernetes.md", Schemes: []string{"k8s"},
+		Name: "Kubernetes", Package: "stores/kuberecords", Exam: "lab/kube.TestLocks", Page: "engines/kubernetes.md", Schemes: []string{"k8s"},
 		Use: "the API server of a cluster is all that you have", Needs: "rights on leases of one namespace", Wake: Watch, Death: Seconds,
 		Failover: "locks stay while a majority of etcd is up", Acquire: "4.9 ms", HandOver: "8.0 ms",
 	}),
@@ -151,12 +151,12 @@ var Engines = []Engine{
 		Failover: "locks stay: a write is acknowledged when it is durable", Acquire: "1.8 ms on dynalite",
 	}),
 	store(Engine{
-		Name: "etcd", Package: "stores/etcdrecords", Exam: "lab/stores.TestLocks", Page: "engines/etcd.md", Schemes: []string{"etcd"}, All: true, NoClock: true,
+		Name: "etcd", Package: "stores/etcdrecords", Exam: "lab/storetests.TestLocks", Page: "engines/etcd.md", Schemes: []string{"etcd"}, All: true, NoClock: true,
 		Use: "you run etcd", Needs: "etcd 3.4 or later", Cannot: "tell the time: no `cron`, no rates", Wake: Watch, Death: TwoTTLs,
 		Failover: "locks stay while a majority of the members is up", Acquire: "0.71 ms", HandOver: "1.6 ms",
 	}),
 	store(Engine{
-		Name: "NATS", Package: "stores/natsrecords", Exam: "lab/stores.TestLocks", Page: "engines/nats.md", Schemes: []string{"nats"}, All: true,
+		Name: "NATS", Package: "stores/natsrecords", Exam: "lab/storetests.TestLocks", Page: "engines/nats.md", Schemes: []string{"nats"}, All: true,
 		Use: "you run NATS", Needs: "NATS 2.11 or later with JetStream", Wake: Watch, Death: OneTTL,
 		Failover: "locks stay if the bucket has three replicas and a majority of the servers is up", Acquire: "0.65 ms", HandOver: "1.2 ms",
 	}),

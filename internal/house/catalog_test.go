@@ -29,9 +29,9 @@ import (
 
 var writePages = flag.Bool("write", false, "write the pages again: what they have from the catalog, and the tables of the guarantees")
 
-// written is a page with everything that is written from the catalog and from stored results.
+// written is a page with everything that is written from the catalog, the metrics and stored results.
 func written(name, text string, r results) (page string, faults []string) {
-	page, faults = writeMarks(name, text)
+	page, faults = writeMarks(name, writeMetrics(text))
 	if slices.Contains(guaranteePages, name) {
 		var more []string
 		page, _, more = rewritten(page, r)
@@ -214,7 +214,7 @@ func engineOrStore(s sourceFile, f *ast.FuncDecl) bool {
 var engineNames = map[string]string{
 	"Redis": "Redis", "redislock": "Redis", "Redlock": "Redlock", "redlock": "Redlock", "PostgreSQL": "PostgreSQL", "pglock": "PostgreSQL",
 	"files": "files", "Files": "files", "filelock": "files", "memory": "memory", "memlock": "memory", "recordlock": "records", "records": "records", "Records": "records",
-	"MariaDB": "MariaDB", "MySQL": "MariaDB", "Kubernetes": "Kubernetes", "kubelock": "Kubernetes", "S3": "S3", "etcd": "etcd", "NATS": "NATS",
+	"MariaDB": "MariaDB", "MySQL": "MariaDB", "Kubernetes": "Kubernetes", "kuberecords": "Kubernetes", "S3": "S3", "etcd": "etcd", "NATS": "NATS",
 	"DynamoDB": "DynamoDB", "Azure": "Azure", "Google": "Google",
 }
 

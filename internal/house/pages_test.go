@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
 // handlersProgram is a program around the blocks of docs/handlers.md. It asks the
@@ -87,54 +85,6 @@ POST /invoices/5 503
 				t.Errorf("printed\n%s, want\n%s", out, c.want)
 			}
 		})
-	}
-}
-
-// TestObservabilityPage: the Go of the page is part of the examples of the two exporters, which run,
-// and both have the metrics of its table, under the names that an exporter of OpenTelemetry gives
-// them.
-func TestObservabilityPage(t *testing.T) {
-	const page = "docs/observability.md"
-	examples := dedent(readText(t, "observe/promfencelock/example_test.go")) + dedent(readText(t, "observe/otelfencelock/example_test.go"))
-	for _, b := range readBlocks(t, page) {
-		if b.language == "go" && !strings.Contains(examples, b.text) {
-			t.Errorf("%s:%d: not part of an example of promfencelock or otelfencelock", page, b.line)
-		}
-	}
-	var documented, prom, otel []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(fencelock_\\w+)` \\|").FindAllStringSubmatch(readText(t, page), -1) {
-		documented = append(documented, m[1])
-	}
-	of := readText(t, "observe/promfencelock/metrics.go")
-	for _, m := range regexp.MustCompile(`(NewDesc|histogram|counter)\("(\w+)"`).FindAllStringSubmatch(of, -1) {
-		name := "fencelock_" + strings.TrimPrefix(m[2], "fencelock_")
-		if m[1] == "counter" {
-			name += "_total"
-		}
-		prom = append(prom, name)
-	}
-	of = readText(t, "observe/otelfencelock/metrics.go")
-	for _, m := range regexp.MustCompile(`(\w+)\("([a-z.]+)", (?:metric\.WithUnit\()?"([^"]+)"`).FindAllStringSubmatch(of, -1) {
-		name := "fencelock_" + strings.ReplaceAll(strings.TrimPrefix(m[2], "fencelock."), ".", "_")
-		switch {
-		case m[3] == "s":
-			name += "_seconds"
-		case m[1] == "counter":
-			name += "_total"
-		}
-		otel = append(otel, name)
-	}
-	for label, values := range map[string][]string{"error_type": lockmetrics.Failures, "hold_end": lockmetrics.HoldEnds} {
-		values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == lockmetrics.Other })
-		if want := "`" + label + "`: `" + strings.Join(values, "`, `") + "` |"; !strings.Contains(readText(t, page), want) {
-			t.Errorf("%s does not have %s", page, want)
-		}
-	}
-	for what, names := range map[string][]string{"promfencelock": prom, "otelfencelock": otel} {
-		slices.Sort(names)
-		if slices.Sort(documented); !slices.Equal(documented, names) || len(names) < 18 {
-			t.Errorf("%s documents %q, and %s has %q", page, documented, what, names)
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelock/fencelock/driver"
+	"github.com/fencelock/fencelock/internal/traceparent"
 )
 
 const (
@@ -26,7 +27,7 @@ func HostText(id driver.Identity) string {
 	if ms := id.MaxHold.Milliseconds(); ms > 0 {
 		text += "#" + maxMark + strconv.FormatInt(ms, 10)
 	}
-	if driver.ValidTrace(id.Trace) {
+	if traceparent.Valid(id.Trace) {
 		text += "#" + id.Trace
 	}
 	return text
@@ -36,7 +37,7 @@ func HostText(id driver.Identity) string {
 // HostText.
 func ParseHostText(id *driver.Identity, text string) {
 	id.Host, id.Kind, id.Trace, id.MaxHold = text, "", "", 0
-	if before, last := cutLast(id.Host); driver.ValidTrace(last) {
+	if before, last := cutLast(id.Host); traceparent.Valid(last) {
 		id.Host, id.Trace = before, last
 	}
 	before, last := cutLast(id.Host)

@@ -21,7 +21,7 @@ var shapes = map[string]string{
 	"acquire quarantine": "word time ms",
 	"adopt granted":      "word time token token", "adopt gone": "word time", "adopt unlike": "word time", "adopt late": "word time",
 	"adopt ended": "word time", "renew ok": "word ms", "confirm ok": "word word ms",
-	"touch late": "word time", "touch mine": "word time word token", "touch": "time word word ms", "beat": "time ms ms ms", "beat late": "word time",
+	"touch late": "word time", "touch mine": "word time word token", "touch": "time word word ms", "touchall": "time ms ms ms", "touchall late": "word time",
 	"break broken": "word token", "resize version": "word version", "batch": "time", "message grant": "word word token token",
 	"record": "word", "take_rate": "word token",
 }

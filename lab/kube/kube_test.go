@@ -1,4 +1,4 @@
-// Package kube tests kubelock on a real kube-apiserver, also beside the leader election of client-go.
+// Package kube tests kuberecords on a real kube-apiserver, also beside the leader election of client-go.
 package kube
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/fencelock/fencelock/driver/drivertest/proc"
 	"github.com/fencelock/fencelock/internal/testkit/examtest"
 	"github.com/fencelock/fencelock/internal/testkit/nemesistest"
-	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/kuberecords"
 )
 
 func TestMain(m *testing.M) {
@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 // and the namespace.
 func open(where string) *recordlock.Engine { return recordlock.New(openRecords(where), nil) }
 
-func openRecords(where string) *kubelock.Records {
+func openRecords(where string) *kuberecords.Records {
 	parts := strings.Fields(where)
-	records, err := kubelock.New(&kubelock.Config{
+	records, err := kuberecords.New(&kuberecords.Config{
 		Server: parts[0], CAFile: parts[1], Namespace: parts[2], Token: func() (string, error) { return locksToken, nil },
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func TestLocks(t *testing.T) {
 	if err := openRecords(s.where(t)).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	drivertest.Run(t, drivertest.Suite{MaxRecord: kubelock.MaxValue, World: func(t testing.TB) drivertest.World {
+	drivertest.Run(t, drivertest.Suite{MaxRecord: 252 << 10, World: func(t testing.TB) drivertest.World {
 		return world{s, s.where(t)}
 	}})
 }

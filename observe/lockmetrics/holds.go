@@ -8,9 +8,9 @@ import (
 	"github.com/fencelock/fencelock"
 )
 
-// Holds are the locks of one series that are held now. The zero value is empty. It is safe for
+// holds are the locks of one series that are held now. The zero value is empty. It is safe for
 // concurrent use.
-type Holds struct {
+type holds struct {
 	mu          sync.Mutex // guards all below, and the fields of each entry
 	first, last *entry     // in the order in which they began
 	n           int
@@ -22,8 +22,8 @@ type entry struct {
 	prev, next *entry
 }
 
-// State returns how many locks are held, and how long the oldest has been; 0 if there is none.
-func (h *Holds) State() (n int, oldest time.Duration) {
+// state returns how many locks are held, and how long the oldest has been; 0 if there is none.
+func (h *holds) state() (n int, oldest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.first != nil {
@@ -32,7 +32,7 @@ func (h *Holds) State() (n int, oldest time.Duration) {
 	return h.n, oldest
 }
 
-func (h *Holds) add(one *entry) {
+func (h *holds) add(one *entry) {
 	one.since = time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func (h *Holds) add(one *entry) {
 	h.n++
 }
 
-func (h *Holds) remove(one *entry) {
+func (h *holds) remove(one *entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one.prev != nil {
@@ -62,44 +62,40 @@ func (h *Holds) remove(one *entry) {
 	h.n--
 }
 
-// Held is the context of a lock that is held, for the hooks HoldStart and HoldEnd. T is the type of
-// an exporter's series.
-type Held[T any] struct {
+// holding is the context of a lock that is held, for the hooks HoldStart and HoldEnd.
+type holding struct {
 	context.Context
-	Series *T
-	Span   any // for the exporter; may be nil
-
-	lock  fencelock.TraceLock
-	holds *Holds
-	entry entry
+	series *lockSeries
+	lock   fencelock.TraceLock
+	entry  entry
 }
 
-// heldKey is the context key of a Held.
-type heldKey[T any] struct{}
+// holdingKey is the context key of a holding.
+type holdingKey struct{}
 
 // Value implements context.Context.
-func (h *Held[T]) Value(key any) any {
-	if key == (heldKey[T]{}) {
+func (h *holding) Value(key any) any {
+	if key == (holdingKey{}) {
 		return h
 	}
 	return h.Context.Value(key)
 }
 
-// Begin adds a lock to holds. It returns a context for the lock.
-func Begin[T any](ctx context.Context, lock fencelock.TraceLock, series *T, holds *Holds) *Held[T] {
-	h := &Held[T]{Context: ctx, Series: series, lock: lock, holds: holds}
-	holds.add(&h.entry)
+// begin adds a lock to the holds of its series.
+func begin(ctx context.Context, lock fencelock.TraceLock, series *lockSeries) *holding {
+	h := &holding{Context: ctx, series: series, lock: lock}
+	series.holds.add(&h.entry)
 	return h
 }
 
-// HeldFrom returns what Begin returned for a lock. It returns nil if ctx belongs to another lock,
+// holdingFrom returns what begin returned for a lock. It returns nil if ctx belongs to another lock,
 // such as that of the caller of an acquisition whose grant was not used.
-func HeldFrom[T any](ctx context.Context, lock fencelock.TraceLock) *Held[T] {
-	if h, _ := ctx.Value(heldKey[T]{}).(*Held[T]); h != nil && h.lock == lock {
+func holdingFrom(ctx context.Context, lock fencelock.TraceLock) *holding {
+	if h, _ := ctx.Value(holdingKey{}).(*holding); h != nil && h.lock == lock {
 		return h
 	}
 	return nil
 }
 
-// End removes the lock. It is called once.
-func (h *Held[T]) End() { h.holds.remove(&h.entry) }
+// end removes the lock. It is called once.
+func (h *holding) end() { h.series.holds.remove(&h.entry) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,13 +16,6 @@ import (
 	"github.com/fencelock/fencelock/internal/hold"
 	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
-
-// series is a series of a test.
-type series struct{ lockmetrics.Labels }
-
-func newTable(class func(string) string) *lockmetrics.Table[series] {
-	return lockmetrics.NewTable(class, func(l lockmetrics.Labels) *series { return &series{l} })
-}
 
 func TestClass(t *testing.T) {
 	long := strings.Repeat("x", 200)
@@ -40,39 +34,39 @@ func TestClass(t *testing.T) {
 		{fencelock.KindCron, "reports:nightly@3m0s", "reports:nightly"},
 		{lockmetrics.KindRate, "api:v2", "api:v2"},
 	} {
-		if got := newTable(nil).Of("memory", "exclusive", c.kind, c.name); got.Class != c.want {
-			t.Errorf("the class of the %s %q is %q, want %q", c.kind, c.name, got.Class, c.want)
+		if _, got := lockmetrics.NewTable().Of("exclusive", c.kind, c.name); got != c.want {
+			t.Errorf("the class of the %s %q is %q, want %q", c.kind, c.name, got, c.want)
 		}
 	}
 }
 
 // Each kind has 20 classes, and what comes later shares one series. A series is made once.
 func TestTable(t *testing.T) {
-	table := newTable(nil)
+	table := lockmetrics.NewTable()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() { // ends after its calls
 			for i := range 50 {
-				table.Of("memory", "exclusive", fencelock.KindLock, fmt.Sprint("lock", i))
+				table.Of("exclusive", fencelock.KindLock, fmt.Sprint("lock", i))
 			}
 		})
 	}
 	all.Wait()
-	if n := len(table.All()); n != lockmetrics.MaxClasses+1 {
+	if n := table.Len(); n != lockmetrics.MaxClasses+1 {
 		t.Errorf("%d series, want %d and one for the rest", n, lockmetrics.MaxClasses)
 	}
-	one := table.Of("memory", "exclusive", fencelock.KindLock, "lock0")
-	if two := table.Of("memory", "exclusive", fencelock.KindLock, "lock0:1"); one != two {
+	one, _ := table.Of("exclusive", fencelock.KindLock, "lock0")
+	if two, _ := table.Of("exclusive", fencelock.KindLock, "lock0:1"); one != two {
 		t.Error("one class has two series")
 	}
-	if rest := table.Of("memory", "exclusive", fencelock.KindLock, "another"); rest.Class != lockmetrics.Other {
-		t.Errorf("one class more is %q", rest.Class)
+	if _, rest := table.Of("exclusive", fencelock.KindLock, "another"); rest != lockmetrics.Other {
+		t.Errorf("one class more is %q", rest)
 	}
-	if shared := table.Of("memory", "shared", fencelock.KindLock, "lock0"); shared.Class != "lock0" || shared == one {
+	if shared, class := table.Of("shared", fencelock.KindLock, "lock0"); class != "lock0" || shared == one {
 		t.Errorf("another mode of a class is %+v", shared)
 	}
-	if leader := table.Of("memory", "exclusive", fencelock.KindElection, "billing"); leader.Class != "billing" {
-		t.Errorf("the first class of another kind is %q", leader.Class)
+	if _, leader := table.Of("exclusive", fencelock.KindElection, "billing"); leader != "billing" {
+		t.Errorf("the first class of another kind is %q", leader)
 	}
 }
 
@@ -121,10 +115,10 @@ func TestLoss(t *testing.T) {
 func TestHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var holds lockmetrics.Holds
-		var all []*lockmetrics.Held[series]
+		var all []*lockmetrics.Holding
 		ctx := t.Context()
 		for i := range 4 {
-			all = append(all, lockmetrics.Begin(ctx, fencelock.TraceLock{Name: "a", Token: int64(i + 1)}, &series{}, &holds))
+			all = append(all, holds.Begin(ctx, fencelock.TraceLock{Name: "a", Token: int64(i + 1)}))
 			ctx = all[i]
 			time.Sleep(time.Minute)
 		}
@@ -135,10 +129,10 @@ func TestHolds(t *testing.T) {
 			}
 		}
 		want(4, 4*time.Minute)
-		if lockmetrics.HeldFrom[series](ctx, fencelock.TraceLock{Name: "a", Token: 4}) != all[3] {
+		if lockmetrics.HoldingFrom(ctx, fencelock.TraceLock{Name: "a", Token: 4}) != all[3] {
 			t.Error("the context of the last lock has another hold")
 		}
-		if lockmetrics.HeldFrom[series](ctx, fencelock.TraceLock{Name: "a", Token: 5}) != nil {
+		if lockmetrics.HoldingFrom(ctx, fencelock.TraceLock{Name: "a", Token: 5}) != nil {
 			t.Error("a lock that is not held has the hold of its caller")
 		}
 		all[1].End()
@@ -149,7 +143,7 @@ func TestHolds(t *testing.T) {
 		want(1, 2*time.Minute)
 		all[2].End()
 		want(0, 0)
-		lockmetrics.Begin(t.Context(), fencelock.TraceLock{}, &series{}, &holds)
+		holds.Begin(t.Context(), fencelock.TraceLock{})
 		want(1, 0)
 	})
 }
@@ -164,4 +158,37 @@ func TestDecision(t *testing.T) {
 			t.Errorf("%+v is %q, want %q", d, got, want)
 		}
 	}
+}
+
+// Each metric is recorded, with one value for each of its labels, and with the words that it declares.
+func TestMetricsAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := map[*lockmetrics.Metric]bool{}
+		see := func(m *lockmetrics.Metric, values []string) {
+			seen[m] = true
+			if last := values[len(values)-1]; len(values) != len(m.Labels) || m.Words != nil && !slices.Contains(m.Words, last) {
+				t.Errorf("%s has the labels %q and the words %q, and is recorded with %q", m.Name, m.Labels, m.Words, values)
+			}
+		}
+		r := lockmetrics.New(nil, func(m *lockmetrics.Metric, values []string) lockmetrics.Series {
+			see(m, values)
+			return func(context.Context, float64) {}
+		})
+		tracer, lock := r.Tracer(), fencelock.TraceLock{Name: "billing", Kind: fencelock.KindElection, Engine: "memory"}
+		tracer.HoldStart(t.Context(), lock)
+		tracer.RenewEnd(t.Context(), fencelock.TraceRenewEnd{Engine: "memory"})
+		for _, outcome := range []string{"ok", "failed", "claimed", "overlapped", "late", "paused", "error"} {
+			tracer.TickEnd(t.Context(), fencelock.TraceTick{Job: "nightly", Outcome: outcome})
+		}
+		for _, outcome := range []string{"done", "failed", "lost", "stored", "in_progress", "mismatch", "error"} {
+			tracer.OnceEnd(t.Context(), fencelock.TraceOnce{Outcome: outcome})
+		}
+		tracer.RateEnd(t.Context(), fencelock.TraceRate{Granted: 1})
+		r.Read(func(m *lockmetrics.Metric, values []string, _ float64) { see(m, values) })
+		for _, m := range lockmetrics.Metrics() {
+			if !seen[m] {
+				t.Errorf("%s is not recorded", m.Name)
+			}
+		}
+	})
 }

@@ -11,85 +11,82 @@ import (
 )
 
 const (
-	// Other is the class of names beyond the first MaxClasses, and the type of unknown errors.
-	Other = "_OTHER"
-	// MaxClasses is the number of classes that each kind has in a table, without Other.
-	MaxClasses = 20
-	// KindRate is the kind of limiters in a table.
-	KindRate = "ratelimit"
+	other      = "_OTHER"    // the class of names beyond the first maxClasses, and the type of unknown errors
+	maxClasses = 20          // of each kind in a table, without other
+	kindRate   = "ratelimit" // the kind of limiters in a table
 
 	longestClass = 100 // bytes
 )
 
-// Labels identify a series.
-type Labels struct{ Engine, Mode, Kind, Class string }
+// labels identify a series.
+type labels struct{ engine, mode, kind, class string }
 
-// Table has one series of type T for each set of labels. It is safe for concurrent use.
-type Table[T any] struct {
-	class  func(name string) string // nil means Class
-	create func(Labels) *T
+// table has one series of type T for each set of labels. It is safe for concurrent use.
+type table[T any] struct {
+	class  func(name string) string // nil means classOf
+	create func(labels) *T
 
-	series atomic.Pointer[map[Labels]*T] // copied on each write, since it is read much more often
+	series atomic.Pointer[map[labels]*T] // copied on each write, since it is read much more often
 
 	mu      sync.Mutex                     // guards classes, and writes to series
 	classes map[string]map[string]struct{} // by kind
 }
 
-// NewTable returns an empty table. create makes the series of new labels. class may be nil.
-func NewTable[T any](class func(name string) string, create func(Labels) *T) *Table[T] {
-	t := &Table[T]{class: class, create: create, classes: map[string]map[string]struct{}{}}
-	t.series.Store(&map[Labels]*T{})
+// newTable returns an empty table. create makes the series of new labels. class may be nil.
+func newTable[T any](class func(name string) string, create func(labels) *T) *table[T] {
+	t := &table[T]{class: class, create: create, classes: map[string]map[string]struct{}{}}
+	t.series.Store(&map[labels]*T{})
 	return t
 }
 
-// Of returns the series of a name. mode may be empty.
-func (t *Table[T]) Of(engine, mode, kind, name string) *T {
-	labels := Labels{Engine: engine, Mode: mode, Kind: kind}
+// of returns the series of a name. mode may be empty.
+func (t *table[T]) of(engine, mode, kind, name string) *T {
+	l := labels{engine: engine, mode: mode, kind: kind}
 	if t.class != nil {
-		labels.Class = valid(t.class(name))
+		l.class = valid(t.class(name))
 	} else {
-		labels.Class = valid(Class(kind, name))
+		l.class = valid(classOf(kind, name))
 	}
-	if s := (*t.series.Load())[labels]; s != nil {
+	if s := (*t.series.Load())[l]; s != nil {
 		return s
 	}
-	return t.add(labels)
+	return t.add(l)
 }
 
 // add returns the series of labels that may be new.
-func (t *Table[T]) add(labels Labels) *T {
+func (t *table[T]) add(l labels) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.classes[labels.Kind]
+	known := t.classes[l.kind]
 	if known == nil {
 		known = map[string]struct{}{}
-		t.classes[labels.Kind] = known
+		t.classes[l.kind] = known
 	}
-	if _, ok := known[labels.Class]; !ok && labels.Class != Other {
-		if len(known) < MaxClasses {
-			known[labels.Class] = struct{}{}
+	if _, ok := known[l.class]; !ok && l.class != other {
+		if len(known) < maxClasses {
+			known[l.class] = struct{}{}
 		} else {
-			labels.Class = Other
+			l.class = other
 		}
 	}
-	if s := (*t.series.Load())[labels]; s != nil {
+	if s := (*t.series.Load())[l]; s != nil {
 		return s
 	}
-	next, s := maps.Clone(*t.series.Load()), t.create(labels)
-	next[labels] = s
+	next, s := maps.Clone(*t.series.Load()), t.create(l)
+	next[l] = s
 	t.series.Store(&next)
 	return s
 }
 
-// All returns all series. The caller must not change the map.
-func (t *Table[T]) All() map[Labels]*T { return *t.series.Load() }
+// all returns all series. The caller must not change the map.
+func (t *table[T]) all() map[labels]*T { return *t.series.Load() }
 
-// Class returns the default class of a name: the text before the first colon or slash. The names
+// classOf returns the default class of a name: the text before the first colon or slash. The names
 // of elections, cron jobs and limiters are few, so each is a class; for the lock that claims a tick
 // of a job the class is the name of the job.
-func Class(kind, name string) string {
+func classOf(kind, name string) string {
 	switch kind {
-	case fencelock.KindElection, KindRate:
+	case fencelock.KindElection, kindRate:
 		return name
 	case fencelock.KindCron:
 		if at := strings.LastIndexByte(name, '@'); at > 0 {
@@ -104,10 +101,10 @@ func Class(kind, name string) string {
 	return name
 }
 
-// valid returns class, or Other if it cannot be a label.
+// valid returns class, or other if it cannot be a label.
 func valid(class string) string {
 	if class == "" || len(class) > longestClass || !utf8.ValidString(class) {
-		return Other
+		return other
 	}
 	return class
 }

@@ -9,11 +9,9 @@ import (
 	"github.com/fencelock/fencelock/internal/hold"
 )
 
-// Failures are the values of error.type of a failed acquisition, release or decision.
-var Failures = []string{"held", "timeout", "canceled", "unavailable", "config", "invalid", Other}
-
-// Failure returns the error.type of err, or "" if it is nil. A wait that the caller's deadline ended
-// is a timeout if the name was held, and unavailable if the engine did not answer.
+// Failure returns the error.type of a failed acquisition, release or decision, or "" if err is nil. A
+// wait that the caller's deadline ended is a timeout if the name was held, and unavailable if the
+// engine did not answer.
 func Failure(err error) string {
 	switch {
 	case err == nil:
@@ -31,14 +29,11 @@ func Failure(err error) string {
 	case errors.Is(err, fencelock.ErrHeld):
 		return "held"
 	}
-	return Other
+	return other
 }
 
-// HoldEnds are the values of hold.end.
-var HoldEnds = []string{"released", "max_hold", "lost"}
-
-// HoldEnd returns how a hold ended.
-func HoldEnd(d fencelock.TraceHoldEnd) string {
+// holdEnd returns how a hold ended.
+func holdEnd(d fencelock.TraceHoldEnd) string {
 	switch {
 	case d.Max != nil:
 		return "max_hold"
@@ -47,9 +42,6 @@ func HoldEnd(d fencelock.TraceHoldEnd) string {
 	}
 	return "released"
 }
-
-// Losses are the values of error.type of a lost lock.
-var Losses = []string{"expired", "broken", "gone"}
 
 // Loss returns the error.type of a loss: expired if no renewal was acknowledged in time, broken
 // after a Break, and gone if the engine does not have the lock any more.
@@ -63,11 +55,8 @@ func Loss(lost *fencelock.LostError) string {
 	return "gone"
 }
 
-// Ran reports whether an outcome of a tick is that of a run.
-func Ran(outcome string) bool { return outcome == "ok" || outcome == "failed" }
-
-// Decision returns the result of a decision of a rate limiter.
-func Decision(d fencelock.TraceRate) string {
+// decision returns the result of a decision of a rate limiter.
+func decision(d fencelock.TraceRate) string {
 	switch {
 	case d.Granted > 0:
 		return "granted"

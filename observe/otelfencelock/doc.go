@@ -9,11 +9,8 @@
 //
 // # Metrics
 //
-// The metrics are fencelock.acquire.duration and .failures; fencelock.hold.duration, .count, .oldest
-// and .losses; fencelock.wait.count; fencelock.renewal.duration, .margin and .locks;
-// fencelock.release.duration; fencelock.fence.refusals; fencelock.election.leading and .terms;
-// fencelock.cron.ticks and .run.duration; fencelock.idempotent.outcomes and
-// fencelock.ratelimit.decisions. The page docs/observability.md explains them and their attributes.
+// The page docs/observability.md lists the metrics and their attributes, under the names that
+// Prometheus has for them: fencelock_hold_losses_total is fencelock.hold.losses.
 //
 // Names of locks are not attributes of metrics, since each would be a time series. The attribute
 // class is the text before the first colon or slash, such as "invoice" of "invoice:42". The names of

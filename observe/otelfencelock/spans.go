@@ -3,6 +3,7 @@ package otelfencelock
 import (
 	"context"
 	"encoding/hex"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -13,14 +14,41 @@ import (
 	"github.com/fencelock/fencelock/observe/lockmetrics"
 )
 
-// The attributes that both spans of a lock have, and some of their events.
+// The attributes that both spans of a lock have, and some of their events, and why they failed.
 const (
 	nameKey  = attribute.Key("fencelock.name")
 	engineOf = attribute.Key("fencelock.engine")
 	modeOf   = attribute.Key("fencelock.mode")
 	kindOf   = attribute.Key("fencelock.kind")
 	tokenKey = attribute.Key("fencelock.token")
+	errorKey = attribute.Key("error.type")
 )
+
+// reportRefusals makes a write that a guard refuses an event of the current span.
+func reportRefusals(tracer *fencelock.Tracer) {
+	count := tracer.Stale
+	tracer.Stale = func(ctx context.Context, d fencelock.TraceStale) {
+		count(ctx, d)
+		trace.SpanFromContext(ctx).AddEvent("fencelock.fence.refused", trace.WithAttributes(
+			attribute.String("fencelock.resource", d.Resource), nameKey.String(d.Name), tokenKey.Int64(d.Token), attribute.Int64("fencelock.floor", d.Floor)))
+	}
+}
+
+// spans reports the spans of locks.
+type spans struct {
+	tracer  trace.Tracer
+	metrics fencelock.Tracer
+	roots   sync.Map // the span contexts of acquisitions without a parent, by fencelock.TraceLock, until their holds begin
+}
+
+// addSpans adds spans to a tracer that has metrics.
+func addSpans(tracer *fencelock.Tracer, of trace.Tracer) {
+	s := &spans{tracer: of, metrics: *tracer}
+	tracer.AcquireStart = s.startAcquire
+	tracer.AcquireEnd = s.endAcquire
+	tracer.HoldStart = s.startHold
+	tracer.HoldEnd = s.endHold
+}
 
 // acquiring is the context of an acquisition.
 type acquiring struct {
@@ -41,9 +69,9 @@ func (a *acquiring) Value(key any) any {
 }
 
 // startAcquire starts the span of an acquisition. The engine stores its traceparent with the lock.
-func (r *reporter) startAcquire(ctx context.Context, d fencelock.TraceAcquireStart) context.Context {
+func (s *spans) startAcquire(ctx context.Context, d fencelock.TraceAcquireStart) context.Context {
 	root := !trace.SpanContextFromContext(ctx).IsValid()
-	ctx, span := r.tracer.Start(ctx, "fencelock.acquire")
+	ctx, span := s.tracer.Start(ctx, "fencelock.acquire")
 	if span.IsRecording() {
 		span.SetAttributes(nameKey.String(d.Name), engineOf.String(d.Engine), modeOf.String(d.Mode.String()), kindOf.String(d.Kind))
 	}
@@ -54,7 +82,12 @@ func (r *reporter) startAcquire(ctx context.Context, d fencelock.TraceAcquireSta
 }
 
 // endAcquire ends the span of an acquisition. The answer "held" is no error.
-func (r *reporter) endAcquire(a *acquiring, d fencelock.TraceAcquireEnd, failure string) {
+func (s *spans) endAcquire(ctx context.Context, d fencelock.TraceAcquireEnd) {
+	s.metrics.AcquireEnd(ctx, d)
+	a, ok := ctx.Value(acquiringKey{}).(*acquiring)
+	if !ok {
+		return
+	}
 	defer a.span.End()
 	if d.Held != nil && d.Held.Trace != "" {
 		link(a.span, d.Held)
@@ -62,9 +95,10 @@ func (r *reporter) endAcquire(a *acquiring, d fencelock.TraceAcquireEnd, failure
 	if d.Queued > 0 {
 		a.span.SetAttributes(attribute.Float64("fencelock.queued", d.Queued.Seconds()), attribute.Int("fencelock.position", d.Position))
 	}
+	failure := lockmetrics.Failure(d.Err)
 	if failure == "" {
 		if a.root {
-			r.roots.Store(d.TraceLock, a.span.SpanContext())
+			s.roots.Store(d.TraceLock, a.span.SpanContext())
 		}
 		return
 	}
@@ -83,31 +117,53 @@ func link(span trace.Span, held *fencelock.HeldError) {
 	})
 }
 
+// holding is the context of a hold.
+type holding struct {
+	context.Context
+	span trace.Span
+}
+
+// holdingKey is the context key of a holding.
+type holdingKey struct{}
+
+// Value implements context.Context.
+func (h *holding) Value(key any) any {
+	if key == (holdingKey{}) {
+		return h
+	}
+	return h.Context.Value(key)
+}
+
 // startHold starts the span of a hold: below the caller's span or, if there is none, below that of
 // the acquisition, so that both are in the trace that waiters link to.
-func (r *reporter) startHold(ctx context.Context, d fencelock.TraceLock) (context.Context, trace.Span) {
+func (s *spans) startHold(ctx context.Context, d fencelock.TraceLock) context.Context {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
-		if root, ok := r.roots.LoadAndDelete(d); ok {
+		if root, ok := s.roots.LoadAndDelete(d); ok {
 			ctx = trace.ContextWithSpanContext(ctx, root.(trace.SpanContext))
 		}
 	}
-	ctx, span := r.tracer.Start(ctx, "fencelock.hold")
+	ctx, span := s.tracer.Start(ctx, "fencelock.hold")
 	if span.IsRecording() {
 		span.SetAttributes(nameKey.String(d.Name), engineOf.String(d.Engine), modeOf.String(d.Mode.String()), kindOf.String(d.Kind), tokenKey.Int64(d.Token))
 	}
-	return ctx, span
+	return &holding{s.metrics.HoldStart(ctx, d), span}
 }
 
 // endHold ends the span of a hold.
-func endHold(span trace.Span, d fencelock.TraceHoldEnd) {
+func (s *spans) endHold(ctx context.Context, d fencelock.TraceHoldEnd) {
+	s.metrics.HoldEnd(ctx, d)
+	h, ok := ctx.Value(holdingKey{}).(*holding)
+	if !ok {
+		return
+	}
 	if d.Max != nil {
-		span.SetAttributes(endKey.String(lockmetrics.HoldEnd(d)))
+		h.span.SetAttributes(attribute.String("hold.end", "max_hold"))
 	}
 	if d.Lost != nil {
-		span.SetAttributes(errorKey.String(lockmetrics.Loss(d.Lost)))
-		span.SetStatus(codes.Error, d.Lost.Error())
+		h.span.SetAttributes(errorKey.String(lockmetrics.Loss(d.Lost)))
+		h.span.SetStatus(codes.Error, d.Lost.Error())
 	}
-	span.End()
+	h.span.End()
 }
 
 // traceparent returns sc in the form of W3C Trace Context.

@@ -2,6 +2,8 @@ package promfencelock
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,34 +21,65 @@ type Config struct {
 
 // Collector counts what a tracer reports, and is a prometheus.Collector.
 type Collector struct {
-	metrics
-	tracer *fencelock.Tracer
+	counters   map[*lockmetrics.Metric]*prometheus.CounterVec
+	histograms map[*lockmetrics.Metric]*prometheus.HistogramVec
+	gauges     map[*lockmetrics.Metric]*prometheus.Desc
+	recorder   *lockmetrics.Recorder
+	tracer     *fencelock.Tracer
 }
 
 // New returns a Collector. cfg may be nil.
 func New(cfg *Config) *Collector {
-	c := &Collector{metrics: newMetrics()}
+	c := &Collector{
+		counters:   map[*lockmetrics.Metric]*prometheus.CounterVec{},
+		histograms: map[*lockmetrics.Metric]*prometheus.HistogramVec{},
+		gauges:     map[*lockmetrics.Metric]*prometheus.Desc{},
+	}
+	for _, m := range lockmetrics.Metrics() {
+		c.add(m)
+	}
 	var class func(string) string
 	if cfg != nil {
 		class = cfg.Class
 	}
-	c.locks = lockmetrics.NewTable(class, c.newLockSeries)
-	c.jobs = lockmetrics.NewTable(class, c.newJob)
-	c.keys = lockmetrics.NewTable(class, newLabels)
-	c.limiters = lockmetrics.NewTable(class, newLabels)
-	c.tracer = &fencelock.Tracer{
-		AcquireWait: c.acquireWait,
-		AcquireEnd:  c.acquireEnd,
-		HoldStart:   c.holdStart,
-		HoldEnd:     c.holdEnd,
-		RenewEnd:    c.renewEnd,
-		ReleaseEnd:  c.releaseEnd,
-		Stale:       c.stale,
-		TickEnd:     c.tickEnd,
-		OnceEnd:     c.onceEnd,
-		RateEnd:     c.rateEnd,
-	}
+	c.recorder = lockmetrics.New(class, c.series)
+	c.tracer = c.recorder.Tracer()
 	return c
+}
+
+// add adds a metric, under the name that an exporter of OpenTelemetry gives it.
+func (c *Collector) add(m *lockmetrics.Metric) {
+	name := "fencelock_" + underscores(m.Name)
+	if m.Unit == "s" {
+		name += "_seconds"
+	}
+	var labels []string
+	for _, key := range m.Labels {
+		labels = append(labels, underscores(key))
+	}
+	switch {
+	case m.Gauge:
+		c.gauges[m] = prometheus.NewDesc(name, m.Help, labels, nil)
+	case m.Bounds != nil:
+		c.histograms[m] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: m.Help, Buckets: m.Bounds,
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+		}, labels)
+	default:
+		c.counters[m] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: name + "_total", Help: m.Help}, labels)
+	}
+}
+
+func underscores(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+// series makes a series of a metric for lockmetrics.
+func (c *Collector) series(m *lockmetrics.Metric, values []string) lockmetrics.Series {
+	if m.Bounds != nil {
+		histogram := c.histograms[m].WithLabelValues(values...)
+		return func(_ context.Context, value float64) { histogram.Observe(value) }
+	}
+	counter := c.counters[m].WithLabelValues(values...)
+	return func(_ context.Context, value float64) { counter.Add(value) }
 }
 
 // Tracer returns the tracer that feeds the Collector.
@@ -57,7 +90,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, v := range c.vectors() {
 		v.Describe(out)
 	}
-	for _, d := range []*prometheus.Desc{held, oldest, waiting, leading} {
+	for _, d := range c.gauges {
 		out <- d
 	}
 }
@@ -67,106 +100,18 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	for _, v := range c.vectors() {
 		v.Collect(out)
 	}
-	for l, s := range c.locks.All() {
-		gauge := func(d *prometheus.Desc, value float64) {
-			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, l.Engine, l.Mode, l.Kind, l.Class)
-		}
-		n, age := s.holds.State()
-		gauge(held, float64(n))
-		gauge(oldest, age.Seconds())
-		gauge(waiting, float64(s.waiting.Load()))
-		if l.Kind == fencelock.KindElection {
-			gauge(leading, float64(n))
-		}
+	c.recorder.Read(func(m *lockmetrics.Metric, values []string, value float64) {
+		out <- prometheus.MustNewConstMetric(c.gauges[m], prometheus.GaugeValue, value, values...)
+	})
+}
+
+// vectors returns what is counted between scrapes.
+func (c *Collector) vectors() (all []prometheus.Collector) {
+	for _, v := range c.histograms {
+		all = append(all, v)
 	}
-}
-
-// of returns the series of a lock.
-func (c *Collector) of(d fencelock.TraceLock) *lockSeries {
-	return c.locks.Of(d.Engine, d.Mode.String(), d.Kind, d.Name)
-}
-
-func (c *Collector) acquireWait(_ context.Context, d fencelock.TraceAcquireWait) {
-	c.of(fencelock.TraceLock{Name: d.Name, Mode: d.Mode, Kind: d.Kind, Engine: d.Engine}).waiting.Add(1)
-}
-
-func (c *Collector) acquireEnd(_ context.Context, d fencelock.TraceAcquireEnd) {
-	s := c.of(d.TraceLock)
-	switch failure := lockmetrics.Failure(d.Err); {
-	case failure != "":
-		s.failures[failure].Inc()
-	case d.Queued > 0:
-		s.contended.Observe(d.Waited.Seconds())
-	default:
-		s.free.Observe(d.Waited.Seconds())
+	for _, v := range c.counters {
+		all = append(all, v)
 	}
-	if d.Queued > 0 {
-		s.waiting.Add(-1)
-	}
-}
-
-func (c *Collector) holdStart(ctx context.Context, d fencelock.TraceLock) context.Context {
-	s := c.of(d)
-	if s.terms != nil {
-		s.terms.Inc()
-	}
-	return lockmetrics.Begin(ctx, d, s, &s.holds)
-}
-
-func (c *Collector) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
-	h := lockmetrics.HeldFrom[lockSeries](ctx, d.TraceLock)
-	if h == nil {
-		return
-	}
-	h.End()
-	h.Series.ends[lockmetrics.HoldEnd(d)].Observe(d.Held.Seconds())
-	if d.Lost != nil {
-		h.Series.losses[lockmetrics.Loss(d.Lost)].Inc()
-	}
-}
-
-func (c *Collector) renewEnd(_ context.Context, d fencelock.TraceRenewEnd) {
-	c.renewal.WithLabelValues(d.Engine).Observe(d.Took.Seconds())
-	if d.Margin < 1 {
-		c.margin.WithLabelValues(d.Engine).Observe(d.Margin)
-	}
-	c.renewals.WithLabelValues(d.Engine, "renewed").Add(float64(d.Locks - d.Failed))
-	c.renewals.WithLabelValues(d.Engine, "failed").Add(float64(d.Failed - d.Gone))
-	c.renewals.WithLabelValues(d.Engine, "gone").Add(float64(d.Gone))
-}
-
-func (c *Collector) releaseEnd(ctx context.Context, d fencelock.TraceReleaseEnd) {
-	var s *lockSeries
-	if h := lockmetrics.HeldFrom[lockSeries](ctx, d.TraceLock); h != nil {
-		s = h.Series
-	} else { // a grant that was not used
-		s = c.of(d.TraceLock)
-	}
-	if failure := lockmetrics.Failure(d.Err); failure != "" {
-		c.release.WithLabelValues(append(s.labels, failure)...).Observe(d.Took.Seconds())
-		return
-	}
-	s.released.Observe(d.Took.Seconds())
-}
-
-func (c *Collector) stale(_ context.Context, d fencelock.TraceStale) {
-	c.of(fencelock.TraceLock{Name: d.Name, Mode: d.Mode, Kind: d.Kind, Engine: d.Engine}).refusals.Inc()
-}
-
-func (c *Collector) tickEnd(_ context.Context, d fencelock.TraceTick) {
-	job := c.jobs.Of(d.Engine, "", fencelock.KindCron, d.Job)
-	c.ticks.WithLabelValues(job.engine, job.class, d.Outcome).Inc()
-	if lockmetrics.Ran(d.Outcome) {
-		c.run.WithLabelValues(job.engine, job.class, d.Outcome).Observe(d.Took.Seconds())
-	}
-}
-
-func (c *Collector) onceEnd(_ context.Context, d fencelock.TraceOnce) {
-	l := c.keys.Of(d.Engine, "", fencelock.KindLock, d.Name)
-	c.outcomes.WithLabelValues(l.engine, l.class, d.Outcome).Inc()
-}
-
-func (c *Collector) rateEnd(_ context.Context, d fencelock.TraceRate) {
-	l := c.limiters.Of(d.Engine, "", lockmetrics.KindRate, d.Limiter)
-	c.decisions.WithLabelValues(l.engine, l.class, lockmetrics.Decision(d), lockmetrics.Failure(d.Err)).Inc()
+	return all
 }

@@ -1,5 +1,5 @@
 purge(s)
-advance(s)
+serve(s)
 
 -- The owner may hold already: an earlier attempt succeeded and its answer was lost, or this one
 -- arrived twice. Its lease is extended, and it gets the token that it has.

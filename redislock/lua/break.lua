@@ -32,5 +32,5 @@ elseif broken then
 end
 if not broken then return 'gone' end
 local token = mint(s.fence, stamp, s.retention)
-advance(s)
+serve(s)
 return 'broken ' .. token .. ' ' .. s.failure

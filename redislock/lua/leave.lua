@@ -8,5 +8,5 @@ stays(s)
 if call('ZREM', s.queue, entry) == 1 and done == 'gone' then done = 'left' end
 if call('GET', s.closed) == owner then call('DEL', s.closed) end
 mark(s, owner, '', late)
-advance(s)
+serve(s)
 return done .. ' ' .. s.failure

@@ -25,9 +25,9 @@
 -- stays, which fails while the slot moves, before anything that could not be repeated (leave and
 -- confirm use the lock key first); the client retries.
 --
--- LIVENESS: a client that waits sends touch or beat at least every GRANT / 2, and counts as alive for
--- GRANT after each. So whoever dies or freezes holds up the others for one GRANT: as the first in the
--- queue, or as a new holder. One script grants to at most BATCH waiters, removes at most 16 * BATCH
+-- LIVENESS: a client that waits sends touch or touchall at least every GRANT / 2, and counts as alive
+-- for GRANT after each. So whoever dies or freezes holds up the others for one GRANT: as the first in
+-- the queue, or as a new holder. One script grants to at most BATCH waiters, removes at most 16 * BATCH
 -- dead ones and PURGE expired holders; the next touch continues. A queue is kept for QUEUED ms.
 local BATCH, PURGE, QUEUED = 64, 512, 60000
 local TIMES, TOKENS = '1e11', '1e14' -- scores of a shared lock: weights below TIMES, ends of leases below TOKENS, tokens above

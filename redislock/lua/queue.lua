@@ -35,7 +35,7 @@ end
 -- clients are removed; a client that was only slow puts them back when it touches. s.lined is the
 -- first waiter that is left, if any. After BATCH grants the next waiter's client continues: the
 -- message saves it the wait for its next touch.
-local function advance(s)
+local function serve(s)
   local given = 0
   for turn = 1, 16 * BATCH do
     local entry = (s.mode == 'free' or s.mode == 's') and call('ZRANGE', s.queue, 0, 0)[1]

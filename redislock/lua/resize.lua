@@ -6,6 +6,6 @@ local version = tonumber(string.match(call('GET', s.resizing) or '', '^%d+ (%d+)
 if not ARGV[4] then return string.format('version %d', math.max(version + 1, stamp)) end
 if tonumber(ARGV[4]) > version then
   call('SET', s.resizing, ARGV[3] .. ' ' .. ARGV[4], 'PX', s.retention)
-  advance(s)
+  serve(s)
 end
 return 'ok ' .. s.failure

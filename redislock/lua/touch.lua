@@ -17,6 +17,6 @@ for i = 6, #ARGV, 2 do
 end
 if #ARGV > 6 then call('PEXPIRE', s.queue, QUEUED) end
 local known = call('ZRANK', s.queue, oldest)
-advance(s)
+serve(s)
 local place = (call('ZRANK', s.queue, oldest) or -1) + 1
 return string.format('%s %d %d %d %s %s', stamp, known and 1 or 0, place, blocked(s))

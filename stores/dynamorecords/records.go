@@ -52,8 +52,8 @@ type Config struct {
 	Client *http.Client
 }
 
-// MaxRecord is the longest value of a record: an item has 400 KB at most, with its key.
-const MaxRecord = 398 << 10
+// maxRecord is the longest value of a record: an item has 400 KB at most, with its key.
+const maxRecord = 398 << 10
 
 // Records stores records in a table. It is safe for concurrent use.
 type Records struct {
@@ -144,8 +144,8 @@ func (r *Records) Swap(ctx context.Context, key string, value []byte, version st
 	if err := driver.CheckSwap(key, value, ttl); err != nil {
 		return "", err
 	}
-	if len(value) > MaxRecord {
-		return "", fmt.Errorf("%w: DynamoDB stores values of %d bytes at most", driver.ErrInvalid, MaxRecord)
+	if len(value) > maxRecord {
+		return "", fmt.Errorf("%w: DynamoDB stores values of %d bytes at most", driver.ErrInvalid, maxRecord)
 	}
 	if err := r.check(ctx); err != nil {
 		return "", err

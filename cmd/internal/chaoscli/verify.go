@@ -3,10 +3,7 @@
 package chaoscli
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -58,7 +55,7 @@ cat host-*/service.log | fencelock-all verify --skew 50ms -`,
 	return cmd
 }
 
-// readAny reads a history or a log.
+// readAny reads a directory, a history or a log.
 func readAny(name string, skew time.Duration) (*history.History, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return history.Read(name)
@@ -71,11 +68,7 @@ func readAny(name string, skew time.Duration) (*history.History, error) {
 		}
 		defer file.Close()
 	}
-	lines := bufio.NewReader(file)
-	if first, _ := lines.Peek(len(history.RunPrefix)); name != "-" && bytes.Equal(first, []byte(history.RunPrefix)) {
-		return history.Read(name)
-	}
-	return history.ReadLog(io.Reader(lines), skew)
+	return history.ReadLog(file, skew)
 }
 
 func verdictText(v history.Verdict) string {

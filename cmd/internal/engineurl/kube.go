@@ -13,8 +13,8 @@ import (
 
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/kubeapi"
-	"github.com/fencelock/fencelock/kubelock"
 	"github.com/fencelock/fencelock/recordlock"
+	"github.com/fencelock/fencelock/stores/kuberecords"
 )
 
 // Kubernetes is a parsed URL of Kubernetes.
@@ -26,7 +26,7 @@ type Kubernetes struct {
 
 // Open connects once and returns the engine.
 func (t *Kubernetes) Open(ctx context.Context, _ *slog.Logger) (driver.Engine, func() error, error) {
-	records, err := kubelock.New(&kubelock.Config{
+	records, err := kuberecords.New(&kuberecords.Config{
 		Namespace: t.Login.Namespace, Server: t.Login.Server, Token: t.Login.Token,
 		Client: &http.Client{Transport: t.Transport}, Timeout: t.Timeout,
 	})

@@ -53,7 +53,7 @@ func (e echo) Acquire(ctx context.Context, req driver.Request) (driver.Grant, er
 	if req.Name == "away" {
 		return driver.Grant{}, (&driver.Waited{}).Ended(ctx, nil)
 	}
-	return driver.Grant{}, driver.WaitError(held, ctx.Err())
+	return driver.Grant{}, errors.Join(held, ctx.Err())
 }
 
 func (e echo) Renew(_ context.Context, leases []driver.Lease) []error {

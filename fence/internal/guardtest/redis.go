@@ -116,7 +116,7 @@ func checkErrors(t *testing.T, server *redistest.Redis, g Redis) {
 // lower the floors of others.
 func checkKeys(t *testing.T, g Redis) {
 	for _, key := range []string{"a}b", "", "{}x"} { // no key in its slot, or several slots
-		if err := g.Set(Under(t, 1), key, "", 0); !errors.Is(err, redisfloor.ErrKey) {
+		if err := g.Set(Under(t, 1), key, "", 0); !errors.Is(err, fence.ErrResource) {
 			t.Errorf("the key %q: %v", key, err)
 		}
 	}
@@ -127,7 +127,7 @@ func checkKeys(t *testing.T, g Redis) {
 	}
 	for _, key := range []string{"floor:{victim}", "floor:{b}:{b}victim"} {
 		for _, err := range []error{g.Set(Under(t, 1), key, "1", 0), g.Del(Under(t, 1), key)} {
-			if !errors.Is(err, redisfloor.ErrKey) {
+			if !errors.Is(err, fence.ErrResource) {
 				t.Errorf("the floor %q: %v", key, err)
 			}
 		}
@@ -137,7 +137,7 @@ func checkKeys(t *testing.T, g Redis) {
 			t.Errorf("the key %q, which looks like a floor: %v", key, err)
 		}
 	}
-	if _, err := g.Run(Under(t, 1), "{a}1", "return 1", []string{"{a}2", "{b}1"}, nil); !errors.Is(err, redisfloor.ErrKey) {
+	if _, err := g.Run(Under(t, 1), "{a}1", "return 1", []string{"{a}2", "{b}1"}, nil); !errors.Is(err, fence.ErrResource) {
 		t.Errorf("keys of two slots: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ package redisfloor
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,10 +12,6 @@ import (
 	"github.com/fencelock/fencelock/fence"
 	"github.com/fencelock/fencelock/internal/retry"
 )
-
-// ErrKey means that a key cannot be guarded: no key can be made in its slot, the keys of a script
-// are in several slots, or the key is a floor.
-var ErrKey = errors.New("fence: key")
 
 // Guard is the script around the script of the caller.
 //
@@ -72,7 +67,7 @@ func Script(ctx context.Context, keep time.Duration, resource, script string, ke
 	}
 	for _, k := range keys {
 		if hashed(k) != hashed(resource) {
-			return Call{}, fmt.Errorf("%w: %q is not in the slot of %q: give both the same {hash tag}", ErrKey, k, resource)
+			return Call{}, fmt.Errorf("%w: %q is not in the slot of %q: give both the same {hash tag}", fence.ErrResource, k, resource)
 		}
 	}
 	return Call{
@@ -91,11 +86,11 @@ func Key(resource string) (string, error) {
 	tag := hashed(resource)
 	switch {
 	case isFloor(resource): // a write to it would lower the floor
-		return "", fmt.Errorf("%w: %q is the floor of another key", ErrKey, resource)
+		return "", fmt.Errorf("%w: %q is the floor of another key", fence.ErrResource, resource)
 	case tag != resource:
 		return "floor:{" + tag + "}:" + resource, nil
 	case tag == "" || strings.Contains(tag, "}"):
-		return "", fmt.Errorf("%w: no key can be made in the slot of %q: give it a {hash tag}", ErrKey, resource)
+		return "", fmt.Errorf("%w: no key can be made in the slot of %q: give it a {hash tag}", fence.ErrResource, resource)
 	}
 	return "floor:{" + tag + "}", nil
 }

@@ -44,7 +44,7 @@ func (n *Name) Acquire(q Request, wait, place, common bool) string {
 		return n.join(r, q.Sent, place)
 	}
 	n.begin()
-	n.advance()
+	n.serve()
 	if answer := n.enter(r, wait); answer != "" {
 		return answer
 	}
@@ -178,8 +178,8 @@ func (n *Name) lives(client string) bool {
 	return left > 0
 }
 
-// advance grants the lock to the next waiters, as many as fit.
-func (n *Name) advance() {
+// serve grants the lock to the next waiters, as many as fit.
+func (n *Name) serve() {
 	for given := 0; ; {
 		n.lined = false
 		if n.mode != "free" && n.mode != "s" {
@@ -228,7 +228,7 @@ func (n *Name) Release(owner string, token int64, id string, late int64) string 
 		n.mark(owner, id, late)
 	}
 	if n.there(Queue) {
-		n.advance()
+		n.serve()
 	}
 	if had || again {
 		return "ok "
@@ -251,7 +251,7 @@ func (n *Name) Leave(q Request, late int64) string {
 		n.Delete(closed)
 	}
 	n.mark(q.Owner, "", late)
-	n.advance()
+	n.serve()
 	return done + " "
 }
 
@@ -282,14 +282,14 @@ func (n *Name) Touch(client, sent string, until int64, oldest Entry, back []Entr
 		n.end(Queue, n.ms()+queued)
 	}
 	known := min(n.rank(oldest.Owner+" "+oldest.Desc), 1)
-	n.advance()
+	n.serve()
 	place := n.rank(oldest.Owner + " " + oldest.Desc)
 	text, _ := n.waitReply()
 	return fmt.Sprintf("%d %d %d %s", n.Now, known, place, text)
 }
 
-// Beat is the beat script, for one name.
-func (n *Name) Beat(client, sent string, until int64, oldest Request) string {
+// TouchAll is the touchall script, for one name.
+func (n *Name) TouchAll(client, sent string, until int64, oldest Request) string {
 	n.call()
 	n.loadLock()
 	if until < n.Now {
@@ -347,7 +347,7 @@ func (n *Name) Resize(limit string, version int64) string {
 	}
 	if version > number(last) {
 		n.Put(resized, fmt.Sprintf("%s %d", limit, version), n.Retention)
-		n.advance()
+		n.serve()
 	}
 	return "ok "
 }
@@ -376,7 +376,7 @@ func (n *Name) Break(reason, only string) string {
 		return "gone"
 	}
 	token := n.issue()
-	n.advance()
+	n.serve()
 	return fmt.Sprintf("broken %d ", token)
 }
 

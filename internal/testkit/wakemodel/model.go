@@ -31,18 +31,18 @@ const grant = 2 // ticks
 
 // Rule is the part of the protocol that a test may take out.
 type Rule struct {
-	Poll    int8 // most ticks between two touches of a client
-	Alive   int8 // ticks for which a touch keeps its client alive
-	Mine    bool // a touch answers with any grant of its client whose message was lost; else exclusive ones only
-	Leave   bool // the entry of a client that is not alive leaves at its turn
-	Rejoin  bool // a touch puts back the entries of its client that have left, and those whose grant has expired
-	Advance bool // a touch hands a free name on; else only a release does
-	Expire  bool // a grant that is not confirmed expires; else it lasts for a TTL
-	TTL     int8 // of a confirmed lease
+	Poll   int8 // most ticks between two touches of a client
+	Alive  int8 // ticks for which a touch keeps its client alive
+	Mine   bool // a touch answers with any grant of its client whose message was lost; else exclusive ones only
+	Leave  bool // the entry of a client that is not alive leaves at its turn
+	Rejoin bool // a touch puts back the entries of its client that have left, and those whose grant has expired
+	Serve  bool // a touch hands a free name on; else only a release does
+	Expire bool // a grant that is not confirmed expires; else it lasts for a TTL
+	TTL    int8 // of a confirmed lease
 }
 
 // Protocol is the rule that the scripts and the engine follow.
-var Protocol = Rule{Poll: 1, Alive: grant, Mine: true, Leave: true, Rejoin: true, Advance: true, Expire: true, TTL: 10}
+var Protocol = Rule{Poll: 1, Alive: grant, Mine: true, Leave: true, Rejoin: true, Serve: true, Expire: true, TTL: 10}
 
 // Bound is the size of the systems to visit: at most 3 clients and 4 waiters. A fault is a freeze or a
 // death.
@@ -185,7 +185,7 @@ func (r *system) handOff(s *state, w int) {
 	}
 }
 
-func (r *system) advance(s *state) {
+func (r *system) serve(s *state) {
 	for w := range s.queue.each {
 		switch {
 		case s.alive[r.ws[w].client] > 0:
@@ -215,8 +215,8 @@ func (r *system) touch(s *state, c int) {
 			s.queue.add(w)
 		}
 	}
-	if r.Advance {
-		r.advance(s)
+	if r.Serve {
+		r.serve(s)
 	}
 	next := r.Poll
 	for w := range s.lock.each {
@@ -255,7 +255,7 @@ func (r *system) tick(s *state) {
 		s.due[c] = max(s.due[c]-1, 0)
 	}
 	if freed {
-		r.advance(s)
+		r.serve(s)
 	}
 	var now []int
 	for c := range r.clients {
@@ -338,7 +338,7 @@ func (r *system) next(s state, yield func(state)) {
 	if s.lock.has(first) {
 		try(func(t *state) {
 			t.end(first)
-			r.advance(t)
+			r.serve(t)
 		})
 	}
 	for c := range r.clients {

@@ -39,7 +39,7 @@ func TestEachRuleIsNecessary(t *testing.T) {
 		"a shared grant is not found without a message": func(r *wakemodel.Rule) { r.Mine = false },
 		"the entry of a dead client stays":              func(r *wakemodel.Rule) { r.Leave = false },
 		"a client does not put its entries back":        func(r *wakemodel.Rule) { r.Rejoin = false },
-		"a touch does not hand on":                      func(r *wakemodel.Rule) { r.Advance = false },
+		"a touch does not hand on":                      func(r *wakemodel.Rule) { r.Serve = false },
 		"a grant without confirmation lasts for a TTL":  func(r *wakemodel.Rule) { r.Expire = false },
 	} {
 		rule := wakemodel.Protocol

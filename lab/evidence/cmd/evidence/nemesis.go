@@ -24,7 +24,7 @@ var engines = func() (all []engine) {
 		all = append(all, engine{name, "./cmd/internal/nemesis", "^TestNemesis$/^" + name + "$"})
 	}
 	for _, name := range []string{"etcd", "nats"} {
-		all = append(all, engine{name, "./lab/stores", "^TestNemesis$/^" + name + "$"})
+		all = append(all, engine{name, "./lab/storetests", "^TestNemesis$/^" + name + "$"})
 	}
 	if os.Getenv("FENCELOCK_MINIO") != "" {
 		all = append(all, engine{"minio", "./lab/minio", "^TestNemesis$"})

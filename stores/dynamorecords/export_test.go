@@ -1,0 +1,3 @@
+package dynamorecords
+
+const MaxRecord = maxRecord

@@ -1,0 +1,3 @@
+package kuberecords
+
+const MaxValue = maxValue
