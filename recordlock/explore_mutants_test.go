@@ -8,16 +8,16 @@ import (
 )
 
 // hunts are the bounds within which mutants are found. They need not be exhausted.
-var hunts = map[string]bounds{
-	"plain":       {clients: 2, acquires: 1},
-	"again":       {clients: 2, acquires: 2},
-	"rates":       {clients: 2, acquires: 1, rates: drift},
-	"delays":      {clients: 2, acquires: 1, delays: 2},
-	"time-outs":   {clients: 2, acquires: 2, delays: 1, timeouts: 2},
-	"crash":       {clients: 2, acquires: 1, crashes: 1, fair: 7},
-	"renews":      {clients: 2, acquires: 1, renews: 2},
-	"crash again": {clients: 2, acquires: 2, crashes: 1, fair: 7},
-	"day":         {clients: 2, acquires: 2, timeouts: 1, jumps: 1},
+var hunts = map[string]explore.Bounds{
+	"plain":       {Clients: 2, Acquires: 1},
+	"again":       {Clients: 2, Acquires: 2},
+	"rates":       {Clients: 2, Acquires: 1, Rates: explore.Drift},
+	"delays":      {Clients: 2, Acquires: 1, Delays: 2},
+	"time-outs":   {Clients: 2, Acquires: 2, Delays: 1, Timeouts: 2},
+	"crash":       {Clients: 2, Acquires: 1, Crashes: 1, Fair: 7},
+	"renews":      {Clients: 2, Acquires: 1, Renews: 2},
+	"crash again": {Clients: 2, Acquires: 2, Crashes: 1, Fair: 7},
+	"day":         {Clients: 2, Acquires: 2, Timeouts: 1, Pauses: 1},
 }
 
 // TestExploreHunt explores the bounds that a mutant names.

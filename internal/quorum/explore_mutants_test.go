@@ -8,12 +8,12 @@ import (
 )
 
 // hunts are the bounds within which mutants are found. They need not be exhausted.
-var hunts = map[string]bounds{
-	"plain":     {clients: 2, acquires: 1, renews: 1, units: 5, late: 1},
-	"again":     {clients: 2, acquires: 2, units: 3, late: 2},
-	"rates":     {clients: 2, acquires: 1, units: 4, late: 1, rates: drift},
-	"delays":    {clients: 2, acquires: 1, renews: 1, units: 5, late: 2, delays: 1},
-	"time-outs": {clients: 2, acquires: 1, renews: 1, units: 5, late: 2, timeouts: 2},
+var hunts = map[string]explore.Bounds{
+	"plain":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 1},
+	"again":     {Clients: 2, Acquires: 2, Units: 3, Late: 2},
+	"rates":     {Clients: 2, Acquires: 1, Units: 4, Late: 1, Rates: explore.Drift},
+	"delays":    {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 2, Delays: 1},
+	"time-outs": {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 2, Timeouts: 2},
 }
 
 // TestExploreHunt explores the bounds that a mutant names.

@@ -8,23 +8,79 @@ import (
 	"hash/maphash"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// An Action is one step of a model: what, who, and which. It is small, since each state stores one.
-type Action struct{ Kind, Who, Arg uint8 }
-
 // A Model has the rules of a system. S is a pointer: a step changes the state.
 type Model[S any] struct {
 	Init  S
-	Copy  func(s S) S                           // which a step may change
-	Next  func(s S, emit func(Action, func(S))) // the steps that can follow s, always in the same order
-	Key   func(s S, b []byte) []byte            // appends to b; equal keys mean equal futures
-	Check func(s S) string                      // the rule that s breaks, or ""
-	Show  func(s S, a Action) string            // one line of a timeline: the action that led to s, and s
-	Limit int                                   // stop at so many states; 0 means none
+	Copy  func(s S) S // which a step may change
+	Steps []Step[S]
+	Left  func(s S) *Faults // that may still happen; nil for a model without faults
+	Look  func(s S)         // after each step: judges what depends on the past, and drops what has no effect any more; may be nil
+	Key   func(s S, k *Key) // equal keys mean equal futures
+	Check func(s S) string  // the rule that s breaks, or ""
+	Show  func(s S) string  // s in a line of a timeline
+	Limit int               // stop at so many states; 0 means none
+}
+
+// A Step can happen to each of several things: to clients, to requests on their way, or once.
+type Step[S any] struct {
+	Name  string                // "client # crashes": # is the number of the thing
+	Of    func(s S) int         // how many things there are; nil means one
+	Fault Fault                 // the step is a fault of this kind
+	If    func(s S, i int) bool // whether it can happen to the thing i; nil means always
+	Then  func(s S, i int)      // changes s
+	Sends bool                  // a client may send a request
+	First bool                  // while it can happen, only such steps can
+}
+
+// An Action is a step that happened to a thing. It is small, since each state stores one.
+type Action struct{ Step, Of uint8 }
+
+// next appends the actions that can follow s, always in the same order.
+func (m Model[S]) next(s S, all []Action) []Action {
+	for k, step := range m.Steps {
+		if len(all) > 0 && m.Steps[all[0].Step].First && !step.First {
+			return all
+		}
+		if step.Fault != None && m.Left(s)[step.Fault] == 0 {
+			continue
+		}
+		things := 1
+		if step.Of != nil {
+			things = step.Of(s)
+		}
+		for i := range things {
+			if step.If == nil || step.If(s, i) {
+				all = append(all, Action{uint8(k), uint8(i)})
+			}
+		}
+	}
+	return all
+}
+
+// do changes s by an action.
+func (m Model[S]) do(s S, a Action) {
+	step := &m.Steps[a.Step]
+	if step.Fault != None {
+		m.Left(s)[step.Fault]--
+	}
+	step.Then(s, int(a.Of))
+	if m.Look != nil {
+		m.Look(s)
+	}
+}
+
+// after returns a copy of s that an action has changed.
+func (m Model[S]) after(s S, a Action) S {
+	s = m.Copy(s)
+	m.do(s, a)
+	return s
 }
 
 // A Result is what was explored.
@@ -110,7 +166,7 @@ type search[S any] struct {
 func Run[S any](m Model[S], workers int) (r Result) {
 	began := time.Now()
 	x := &search[S]{m: m, seen: newSeen(), tree: []origin{{}}}
-	x.seen.add(m.Key(m.Init, nil))
+	x.seen.add(m.key(m.Init, nil))
 	x.why = m.Check(m.Init)
 	level := []node[S]{{m.Init, 0}}
 	for len(level) > 0 && x.why == "" && (m.Limit == 0 || len(x.tree) < m.Limit) {
@@ -135,6 +191,7 @@ func Run[S any](m Model[S], workers int) (r Result) {
 // work takes states of a level until none is left.
 func (x *search[S]) work(level []node[S], at *atomic.Int64) {
 	var key []byte
+	var actions []Action
 	var news []node[S]
 	var origins []origin
 	flush := func() {
@@ -154,19 +211,19 @@ func (x *search[S]) work(level []node[S], at *atomic.Int64) {
 		}
 		n := level[i]
 		level[i].s = *new(S) // it is not needed any more
-		x.m.Next(n.s, func(a Action, step func(S)) {
-			x.steps.Add(1)
-			s := x.m.Copy(n.s)
-			step(s)
-			if key = x.m.Key(s, key[:0]); !x.seen.add(key) {
-				return
+		actions = x.m.next(n.s, actions[:0])
+		x.steps.Add(int64(len(actions)))
+		for _, a := range actions {
+			s := x.m.after(n.s, a)
+			if key = x.m.key(s, key[:0]); !x.seen.add(key) {
+				continue
 			}
 			news, origins = append(news, node[S]{s: s}), append(origins, origin{n.id, a})
 			if why := x.m.Check(s); why != "" {
 				flush()
 				x.broken(why, origin{n.id, a})
 			}
-		})
+		}
 		if len(news) > 256 {
 			flush()
 		}
@@ -188,13 +245,8 @@ func (x *search[S]) broken(why string, o origin) {
 func Print[S any](w io.Writer, m Model[S], trace []Action) {
 	s := m.Copy(m.Init)
 	for i, a := range trace {
-		var next func(S)
-		m.Next(s, func(b Action, step func(S)) {
-			if b == a {
-				next = step
-			}
-		})
-		next(s)
-		fmt.Fprintf(w, "%3d  %s\n", i+1, m.Show(s, a))
+		m.do(s, a)
+		name := strings.Replace(m.Steps[a.Step].Name, "#", strconv.Itoa(int(a.Of)+1), 1)
+		fmt.Fprintf(w, "%3d  %-46s %s\n", i+1, name, m.Show(s))
 	}
 }

@@ -12,30 +12,28 @@ import (
 type litres = *[2]int
 
 // jugs is a puzzle with a known shortest answer: one has 4 litres after 6 steps.
-func jugs(key func(s litres, b []byte) []byte) explore.Model[litres] {
+func jugs(key func(s litres, k *explore.Key)) explore.Model[litres] {
+	both := func(litres) int { return 2 }
+	most := [2]int{3, 5}
 	return explore.Model[litres]{
 		Init: &[2]int{},
 		Copy: func(s litres) litres { n := *s; return &n },
-		Next: func(s litres, emit func(explore.Action, func(litres))) {
-			most := [2]int{3, 5}
-			for i := range s {
-				full, empty, poured := *s, *s, *s
-				full[i], empty[i] = most[i], 0
+		Steps: []explore.Step[litres]{
+			{Name: "fill #", Of: both, Then: func(s litres, i int) { s[i] = most[i] }},
+			{Name: "empty #", Of: both, Then: func(s litres, i int) { s[i] = 0 }},
+			{Name: "pour #", Of: both, Then: func(s litres, i int) {
 				n := min(s[i], most[1-i]-s[1-i])
-				poured[i], poured[1-i] = s[i]-n, s[1-i]+n
-				for k, n := range [][2]int{full, empty, poured} {
-					emit(explore.Action{Kind: uint8(k), Who: uint8(i)}, func(s litres) { *s = n })
-				}
-			}
+				s[i], s[1-i] = s[i]-n, s[1-i]+n
+			}},
 		},
 		Key:   key,
 		Check: func(s litres) string { return map[bool]string{true: "four"}[s[1] == 4] },
-		Show:  func(s litres, a explore.Action) string { return "step" },
+		Show:  func(s litres) string { return "litres" },
 		Limit: 1000,
 	}
 }
 
-func whole(s litres, b []byte) []byte { return append(b, byte(s[0]), byte(s[1])) }
+func whole(s litres, k *explore.Key) { k.Num(int64(s[0]), int64(s[1])) }
 
 func TestShortestTrace(t *testing.T) {
 	for workers := range 3 {
@@ -46,7 +44,7 @@ func TestShortestTrace(t *testing.T) {
 		}
 		var out strings.Builder
 		explore.Print(&out, m, r.Trace)
-		if n := strings.Count(out.String(), "step"); n != 6 {
+		if n := strings.Count(out.String(), "litres"); n != 6 {
 			t.Errorf("printed %d steps:\n%s", n, out.String())
 		}
 	}
@@ -60,7 +58,7 @@ func TestWalk(t *testing.T) {
 	}
 	var out strings.Builder
 	explore.Print(&out, m, w.Trace)
-	if n := strings.Count(out.String(), "step"); n != len(w.Trace) {
+	if n := strings.Count(out.String(), "litres"); n != len(w.Trace) {
 		t.Errorf("printed %d steps of %d", n, len(w.Trace))
 	}
 	if again := explore.Walk(m, w.Seed, 1, 1); !slices.Equal(again.Trace, w.Trace) {
@@ -84,7 +82,7 @@ func TestCheckKey(t *testing.T) {
 	if states, keys, err := explore.CheckKey(jugs(whole)); err != nil || states != 16 || keys != 16 {
 		t.Errorf("%d states, %d keys, %v", states, keys, err)
 	}
-	merges := func(s litres, b []byte) []byte { return append(b, byte(s[0])) }
+	merges := func(s litres, k *explore.Key) { k.Num(int64(s[0])) }
 	if _, _, err := explore.CheckKey(jugs(merges)); err == nil {
 		t.Error("a key that merges states with different futures passes")
 	}

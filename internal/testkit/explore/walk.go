@@ -66,20 +66,15 @@ func Walk[S any](m Model[S], first uint64, steps int64, workers int) Walks {
 func walk[S any](m Model[S], seed uint64) (trace []Action, broken string) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	s := m.Copy(m.Init) // each step changes it: nothing else needs the states before
+	var actions []Action
 	for len(trace) < longestWalk {
-		var chosen Action
-		var step func(S)
-		n := 0
-		m.Next(s, func(a Action, next func(S)) {
-			if n++; chance.IntN(n) == 0 {
-				chosen, step = a, next
-			}
-		})
-		if step == nil {
+		actions = m.next(s, actions[:0])
+		if len(actions) == 0 {
 			return trace, ""
 		}
-		step(s)
-		trace = append(trace, chosen)
+		a := actions[chance.IntN(len(actions))]
+		m.do(s, a)
+		trace = append(trace, a)
 		if broken = m.Check(s); broken != "" {
 			return trace, broken
 		}
@@ -89,7 +84,7 @@ func walk[S any](m Model[S], seed uint64) (trace []Action, broken string) {
 
 // Roam fails if random walks within any of the bounds break a rule. They take some steps in each run,
 // and more if the environment variable Walked says so.
-func Roam[B, S any](t *testing.T, all []Bounds[B], model func(B) Model[S]) {
+func Roam[S any](t *testing.T, all []Bounds, model func(Bounds) Model[S]) {
 	t.Helper()
 	if Race {
 		t.Skip("runs without the race detector")
@@ -99,9 +94,9 @@ func Roam[B, S any](t *testing.T, all []Bounds[B], model func(B) Model[S]) {
 		steps = 100_000
 	}
 	for _, b := range all {
-		m := model(b.bound)
+		m := model(b)
 		w := Walk(m, 1, steps, 2)
-		t.Logf("walked %s: %v", b.name, w)
+		t.Logf("walked %s: %v", b.Name, w)
 		if w.Broken != "" {
 			t.Errorf("%v\n%s", w, timeline(m, w.Trace))
 		}

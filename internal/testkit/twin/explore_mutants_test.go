@@ -8,14 +8,14 @@ import (
 )
 
 // hunts are the bounds within which mutants are found. They need not be exhausted.
-var hunts = map[string]bounds{
-	"plain":     {clients: 2, acquires: 1, renews: 1, units: 5},
-	"again":     {clients: 2, acquires: 2, renews: 1, units: 4, delays: 1},
-	"rates":     {clients: 2, acquires: 1, units: 4, rates: drift},
-	"delays":    {clients: 2, acquires: 1, renews: 1, units: 5, delays: 2},
-	"time-outs": {clients: 2, acquires: 2, renews: 1, units: 5, delays: 1, timeouts: 2},
-	"copies":    {clients: 2, acquires: 1, renews: 1, units: 4, timeouts: 1, copies: 1, late: 2},
-	"crash":     {clients: 2, acquires: 1, renews: 1, units: 5, crashes: 1, fair: 2},
+var hunts = map[string]explore.Bounds{
+	"plain":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5},
+	"again":     {Clients: 2, Acquires: 2, Renews: 1, Units: 4, Delays: 1},
+	"rates":     {Clients: 2, Acquires: 1, Units: 4, Rates: explore.Drift},
+	"delays":    {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Delays: 2},
+	"time-outs": {Clients: 2, Acquires: 2, Renews: 1, Units: 5, Delays: 1, Timeouts: 2},
+	"copies":    {Clients: 2, Acquires: 1, Renews: 1, Units: 4, Timeouts: 1, Copies: 1, Late: 2},
+	"crash":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Crashes: 1, Fair: 2},
 }
 
 // TestExploreHunt explores the bounds that a mutant names.
