@@ -38,20 +38,12 @@ type request struct {
 }
 
 type call struct {
-	seq      int
-	get      bool
-	st       *state
+	request
 	m        moment
 	executed bool
 	after    *state // the answer of a read
 	version  string
 	err      error
-}
-
-// undo is a job that withdraws a request.
-type undo struct {
-	job   *job
-	owner string
 }
 
 type client struct {
@@ -65,21 +57,17 @@ type client struct {
 	lease   driver.Lease
 	renews  *job
 	leaves  *job
-	undoes  []undo
-	left    int // acquires
-	renewed int // renewals of this acquisition
-	life    int // incarnation
+	undoes  map[*job]string // that withdraw a request, and its owner
+	left    int             // acquires
+	renewed int             // renewals of this acquisition
+	life    int             // incarnation
 }
 
 type world struct {
-	b       *explore.Bounds
-	faults  explore.Faults // that are left
-	judge   explore.Judge[string]
-	now     time.Duration
-	rec     *state
+	explore.World[string]
+	rec     *state // nil if the record does not exist
 	version int
-	gone    bool // the record does not exist
-	ends    time.Duration
+	ends    time.Duration // of the record; 0 means never
 	net     []request
 	seq     int
 	cl      [explore.MostClients]client
@@ -89,21 +77,19 @@ var start = time.Unix(1_700_000_000, 0)
 
 // time is what the clock of a client shows.
 func (w *world) time(c int) time.Time {
-	at := start.Add(w.b.Local(c, w.now))
+	at := start.Add(w.Local(c))
 	if c == 1 {
-		at = at.Add(-w.b.Behind)
+		at = at.Add(-w.Behind)
 	}
 	return at
 }
 
-func (w *world) instant(c int) hold.Instant { return w.b.Instant(c, w.now) }
-
 func (w *world) moment(c int) moment {
 	at := w.time(c)
 	m := moment{now: at, wall: at, none: true}
-	if w.b.Clock {
+	if w.Clock {
 		m.known, m.none = true, false
-		m.earliest, m.latest = start.Add(w.now), start.Add(w.now)
+		m.earliest, m.latest = start.Add(w.Now), start.Add(w.Now)
 	}
 	return m
 }
@@ -111,23 +97,16 @@ func (w *world) moment(c int) moment {
 // noEngine is open, and starts what reports a loss.
 var noEngine = &Engine{tasks: tasks.New()}
 
-func (w *world) worker(c int) *worker {
-	return &worker{engine: noEngine, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
+// newClient returns a client that has not begun. life is its incarnation.
+func newClient(i, left, life int) client {
+	d := &worker{engine: noEngine, id: fmt.Sprintf("d%d.%d", i, life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
+	return client{d: d, left: left, life: life, undoes: map[*job]string{}}
 }
 
-func initial(b *explore.Bounds) *world {
-	w := &world{b: b, gone: true, faults: b.Faults()}
-	for c := range b.Clients {
-		w.cl[c].left = b.Acquires
-		w.cl[c].d = w.worker(c)
-	}
-	return w
-}
-
-func (w *world) copy() *world {
+func (w *world) Copy() *world {
 	n := *w
 	n.net = slices.Clone(w.net)
-	for i := range w.b.Clients {
+	for i := range w.Clients {
 		n.cl[i] = w.cl[i].copy()
 	}
 	return &n
@@ -160,10 +139,11 @@ func (c client) copy() client {
 	if c.leaves != nil {
 		c.leaves = move(c.leaves, leaving(c.lease))
 	}
-	c.undoes = slices.Clone(c.undoes)
-	for i, u := range c.undoes {
-		c.undoes[i].job = move(u.job, &job{apply: u.job.apply})
+	undoes := map[*job]string{}
+	for j, owner := range c.undoes {
+		undoes[move(j, &job{apply: j.apply})] = owner
 	}
+	c.undoes = undoes
 	for _, j := range o.jobs {
 		d.jobs = append(d.jobs, moved[j])
 	}
@@ -174,7 +154,7 @@ func (c client) copy() client {
 	return c
 }
 
-func clients(w *world) int  { return w.b.Clients }
+func clients(w *world) int  { return w.Clients }
 func requests(w *world) int { return len(w.net) }
 
 var steps = []explore.Step[*world]{
@@ -193,7 +173,7 @@ var steps = []explore.Step[*world]{
 		If:   func(w *world, i int) bool { return w.cl[i].call == nil && len(w.cl[i].d.jobs) > 0 },
 		Then: (*world).step},
 	{Name: "client # works until its next change is stored", Of: clients, // this shortens traces and adds no state
-		If:   func(w *world, i int) bool { return w.b.Late == 0 && w.cl[i].works() },
+		If:   func(w *world, i int) bool { return w.Late == 0 && w.cl[i].works() },
 		Then: (*world).do},
 	{Name: "client # acquires", Of: clients, Sends: true,
 		If:   func(w *world, i int) bool { return w.cl[i].a == nil && w.cl[i].left > 0 },
@@ -201,7 +181,7 @@ var steps = []explore.Step[*world]{
 	{Name: "client # renews", Of: clients,
 		If: func(w *world, i int) bool {
 			c := &w.cl[i]
-			return c.sure && c.mayEnd() && c.renewed < max(w.b.Renews, 1) && explore.RenewalDue(c.h, w.instant(i))
+			return c.sure && c.mayEnd() && w.RenewalDue(i, c.h, c.renewed)
 		},
 		Then: (*world).renew},
 	{Name: "client # releases", Of: clients, Sends: true,
@@ -212,15 +192,12 @@ var steps = []explore.Step[*world]{
 		Then: (*world).giveUp},
 	{Name: "client # crashes", Of: clients, Fault: explore.Crash,
 		If:   func(w *world, i int) bool { return w.cl[i].a != nil || len(w.cl[i].d.jobs) > 0 },
-		Then: (*world).crash},
-	{Name: "time passes",
-		If: func(w *world, _ int) bool {
-			more := func(c client) bool { return c.left > 0 || c.a != nil || c.d != nil && c.works() }
-			return w.faults[explore.Delay] >= w.delay() && slices.ContainsFunc(w.cl[:], more) && (w.b.Units == 0 || w.now < time.Duration(w.b.Units)*unit)
-		},
-		Then: func(w *world, _ int) { w.faults[explore.Delay] -= w.delay(); w.now += unit }},
+		Then: func(w *world, i int) { w.cl[i] = newClient(i, w.cl[i].left, w.cl[i].life+1) }},
+	{Name: "time passes", Fault: explore.Delay, While: (*world).busy,
+		If:   func(w *world, _ int) bool { return w.lives() && (w.Units == 0 || w.Now < time.Duration(w.Units)*unit) },
+		Then: func(w *world, _ int) { w.pass() }},
 	{Name: "a day passes", Fault: explore.Pause,
-		Then: func(w *world, _ int) { w.now += longTime }},
+		Then: func(w *world, _ int) { w.Now += longTime }},
 }
 
 // works reports whether a client has something to do.
@@ -229,27 +206,33 @@ func (c *client) works() bool { return c.call != nil || len(c.d.jobs) > 0 }
 // mayEnd reports whether a client has the lock, and neither renews nor releases it.
 func (c *client) mayEnd() bool { return c.has && c.renews == nil && c.leaves == nil }
 
-// delay is 1 if time that passes now is a delay, since a client waits for an answer.
-func (w *world) delay() int8 {
-	if slices.ContainsFunc(w.cl[:], func(c client) bool { return c.call != nil }) {
-		return 1
-	}
-	return 0
+// busy reports whether a client waits for an answer: time that passes then is a delay.
+func (w *world) busy() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.call != nil })
 }
 
-func (w *world) crash(i int) {
-	w.cl[i] = client{left: w.cl[i].left, life: w.cl[i].life + 1}
-	w.cl[i].d = w.worker(i)
+// lives reports whether a client has something to do, now or later.
+func (w *world) lives() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.left > 0 || c.a != nil || c.d != nil && c.works() })
+}
+
+func (w *world) pass() {
+	w.Now += unit
+	w.expire()
 }
 
 func (w *world) acquire(i int) {
 	c := &w.cl[i]
 	c.left--
-	a := c.d.newAcquiring(driver.Request{Name: "n", TTL: lasts, Wait: true, Mode: driver.Exclusive})
-	a.me.Owner = fmt.Sprintf("o%d.%d.%d", i, c.life, c.left)
-	c.a = a
-	c.d.submit(a.job)
-	if c.call == nil {
+	c.a = c.d.newAcquiring(driver.Request{Name: "n", TTL: lasts, Wait: true, Mode: driver.Exclusive})
+	c.a.me.Owner = fmt.Sprintf("o%d.%d.%d", i, c.life, c.left)
+	w.submit(i, c.a.job)
+}
+
+// submit gives a job to the worker of a client, which decides at once if it is idle.
+func (w *world) submit(i int, j *job) {
+	c := &w.cl[i]
+	if c.d.submit(j); c.call == nil {
 		w.step(i)
 	}
 }
@@ -260,35 +243,32 @@ func (w *world) send(i int, r request, m moment) {
 	r.who, r.seq = i, w.seq
 	w.net = append(w.net, r)
 	c.d.number++
-	c.call = &call{seq: w.seq, get: r.get, st: r.st, m: m}
+	c.call = &call{request: r, m: m}
 }
 
 func (w *world) step(i int) {
 	c := &w.cl[i]
 	d := c.d
-	w.busy(i)
-	w.after(i)
-	if len(d.jobs) == 0 {
+	w.endJobs(i)
+	if w.after(i); len(d.jobs) == 0 {
 		return
 	}
-	if d.old {
-		w.send(i, request{get: true}, moment{})
-		return
+	if !d.old {
+		m := w.moment(i)
+		if st, version := d.apply(m); st != nil {
+			w.send(i, request{st: st, from: version, life: st.lone(m)}, m)
+			return
+		}
+		if w.after(i); len(d.jobs) == 0 {
+			return
+		}
+		d.old = true // it polls at any time
 	}
-	m := w.moment(i)
-	if st, version := d.apply(m); st != nil {
-		w.send(i, request{st: st, from: version, life: st.lone(m)}, m)
-		return
-	}
-	w.after(i)
-	if len(d.jobs) > 0 { // it polls at any time
-		d.old = true
-		w.send(i, request{get: true}, moment{})
-	}
+	w.send(i, request{get: true}, moment{})
 }
 
-// busy ends the jobs whose callers have gone.
-func (w *world) busy(i int) {
+// endJobs ends the jobs whose callers have gone.
+func (w *world) endJobs(i int) {
 	d := w.cl[i].d
 	d.busy(context.Background(), w.time(i))
 	d.running = true // the model does what its goroutine does
@@ -301,7 +281,7 @@ func (w *world) giveUp(i int) {
 	c.a.leave(w.time(i))
 	for _, j := range c.d.jobs {
 		if !slices.Contains(before, j) {
-			c.undoes = append(c.undoes, undo{j, owner})
+			c.undoes[j] = owner
 		}
 	}
 	w.after(i)
@@ -310,18 +290,14 @@ func (w *world) giveUp(i int) {
 // do lets a client work until its next change is stored, while nothing else happens.
 func (w *world) do(i int) {
 	for range 3 {
-		c := &w.cl[i]
-		if c.call == nil && len(c.d.jobs) > 0 {
+		if c := &w.cl[i]; c.call == nil && len(c.d.jobs) > 0 {
 			w.step(i)
 		}
-		if c.call == nil {
+		k := w.cl[i].call
+		if k == nil {
 			return
 		}
-		read := c.call.get
-		if k := slices.IndexFunc(w.net, func(r request) bool { return r.seq == w.cl[i].call.seq && r.who == i }); k >= 0 {
-			w.exec(k, false)
-		}
-		if w.answer(i); !read {
+		if w.finish(i); !k.get {
 			return
 		}
 	}
@@ -329,16 +305,20 @@ func (w *world) do(i int) {
 
 // land executes and answers what was sent after a request, before anything else happens.
 func (w *world) land(after int) {
-	for i := range w.b.Clients {
-		for range 4 {
-			k := w.cl[i].call
-			if k == nil || k.seq <= after {
-				break
-			}
-			w.exec(slices.IndexFunc(w.net, func(r request) bool { return r.seq == k.seq }), false)
-			w.answer(i)
+	for i := range w.Clients {
+		for w.cl[i].call != nil && w.cl[i].call.seq > after {
+			w.finish(i)
 		}
 	}
+}
+
+// finish executes and answers the request of a client.
+func (w *world) finish(i int) {
+	seq := w.cl[i].call.seq
+	if k := slices.IndexFunc(w.net, func(r request) bool { return r.seq == seq }); k >= 0 {
+		w.exec(k, false)
+	}
+	w.answer(i)
 }
 
 // exec executes a request at the store. Its answer goes to the client if that still waits.
@@ -348,34 +328,33 @@ func (w *world) exec(i int, again bool) {
 		w.net = slices.Delete(w.net, i, i+1)
 	}
 	w.expire()
-	k := call{after: w.rec, version: w.at()}
-	if !r.get {
-		if r.from != w.at() {
-			k.err = driver.ErrConflict
-		} else {
-			w.rec, w.gone, w.ends = r.st, false, 0
-			w.version++
-			if r.life > 0 {
-				w.ends = w.now + r.life
-			}
-			k.version = w.at()
+	before, err := w.rec, error(nil)
+	switch {
+	case r.get:
+	case r.from != w.at():
+		err = driver.ErrConflict
+	default:
+		w.rec, w.ends = r.st, 0
+		w.version++
+		if r.life > 0 {
+			w.ends = w.Now + r.life
 		}
 	}
-	if c := w.cl[r.who].call; c != nil && c.seq == r.seq && !c.executed {
-		c.executed, c.after, c.version, c.err = true, k.after, k.version, k.err
+	if c := w.cl[r.who].call; w.awaited(r) && !c.executed {
+		c.executed, c.after, c.version, c.err = true, before, w.at(), err
 	}
 }
 
 func (w *world) at() string {
-	if w.gone {
+	if w.rec == nil {
 		return ""
 	}
 	return strconv.Itoa(w.version)
 }
 
 func (w *world) expire() {
-	if !w.gone && w.ends > 0 && w.now >= w.ends {
-		w.gone, w.rec, w.ends = true, nil, 0
+	if w.rec != nil && w.ends > 0 && w.Now >= w.ends {
+		w.rec, w.ends = nil, 0
 		w.version++
 	}
 }
@@ -409,7 +388,7 @@ func (w *world) timeout(i int) {
 	d.fail(driver.ErrUnavailable, now)
 	if c.renews != nil { // the root gives an attempt a sixth of the TTL
 		c.renews.until = now
-		w.busy(i)
+		w.endJobs(i)
 	}
 	w.after(i)
 }
@@ -417,16 +396,16 @@ func (w *world) timeout(i int) {
 // after does what the root does when jobs have ended.
 func (w *world) after(i int) {
 	c := &w.cl[i]
-	now := w.instant(i)
+	now := w.Instant(i)
 	if a := c.a; a != nil && !c.has && a.ended {
 		if a.err != nil {
 			c.a = nil
 		} else {
-			since := a.grant.Sent.Sub(w.time(i)) + w.b.Local(i, w.now)
+			since := a.grant.Sent.Sub(w.time(i)) + w.Local(i)
 			c.has = true
 			c.d.collected(a)
 			c.lease = driver.Lease{Name: "n", Owner: a.grant.Owner, Token: a.grant.Token, TTL: lasts}
-			c.h = hold.New(w.b.Terms(lasts), hold.Instant{Mono: since, Boot: since, Wall: since}, lasts)
+			c.h = hold.New(w.Terms(lasts), hold.Instant{Mono: since, Boot: since, Wall: since}, lasts)
 			if c.sure = c.h.Fresh(now); !c.sure {
 				w.renew(i)
 			}
@@ -436,7 +415,7 @@ func (w *world) after(i int) {
 		c.renews = nil
 		switch {
 		case j.err == nil && !c.sure:
-			c.h, c.sure = hold.New(w.b.Terms(lasts), c.sent, lasts), true
+			c.h, c.sure = hold.New(w.Terms(lasts), c.sent, lasts), true
 		case j.err == nil:
 			c.h.Step(hold.Event{Kind: hold.Renewed, Sent: c.sent}, now)
 		case errors.Is(j.err, driver.ErrNotHeld):
@@ -451,9 +430,9 @@ func (w *world) after(i int) {
 		c.leaves, c.has, c.sure, c.a = nil, false, false, nil
 		c.renewed, c.lease, c.h, c.sent = 0, driver.Lease{}, hold.Hold{}, hold.Instant{}
 	}
-	c.undoes = slices.DeleteFunc(c.undoes, func(u undo) bool { return u.job.ended })
+	maps.DeleteFunc(c.undoes, func(j *job, _ string) bool { return j.ended })
 	if c.a == nil && c.left == 0 && len(c.d.jobs) == 0 { // it does nothing any more
-		*c = client{life: c.life, d: w.worker(i)}
+		*c = newClient(i, 0, c.life)
 	}
 }
 
@@ -461,41 +440,37 @@ func (w *world) renew(i int) {
 	c := &w.cl[i]
 	if c.sure {
 		c.renewed++
-		c.h.Step(hold.Event{Kind: hold.Tick}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Tick}, w.Instant(i))
 	}
-	c.sent, c.renews = w.instant(i), renewal(c.lease)
+	c.sent, c.renews = w.Instant(i), renewal(c.lease)
 	c.d.submit(c.renews)
 }
 
 func (w *world) release(i int) {
 	c := &w.cl[i]
-	c.h.Step(hold.Event{Kind: hold.Released}, w.instant(i))
+	c.h.Step(hold.Event{Kind: hold.Released}, w.Instant(i))
 	c.leaves = leaving(c.lease)
-	c.d.submit(c.leaves)
-	if c.call == nil {
-		w.step(i)
-	}
+	w.submit(i, c.leaves)
 }
 
 // claim returns what a client relies on.
 func (w *world) claim(i int) (explore.Claim[string], bool) {
 	c := &w.cl[i]
-	return explore.Claim[string]{Owner: c.lease.Owner, Token: c.lease.Token}, c.sure && explore.Relies(c.h, w.instant(i))
+	return explore.Claim[string]{Owner: c.lease.Owner, Token: c.lease.Token}, c.sure && explore.Relies(c.h, w.Instant(i))
 }
 
 // stored returns the holder in the record.
-func (w *world) stored() (c explore.Claim[string], some bool) {
-	if w.rec == nil || len(w.rec.Holders) == 0 {
-		return c, false
+func (w *world) stored() (c explore.Claim[string]) {
+	if w.rec != nil && len(w.rec.Holders) > 0 {
+		c = explore.Claim[string]{Owner: w.rec.Holders[0].Owner, Token: w.rec.Holders[0].Token}
 	}
-	h := w.rec.Holders[0]
-	return explore.Claim[string]{Owner: h.Owner, Token: h.Token}, true
+	return c
 }
 
 // look judges what depends on the past, and drops what has no effect any more.
-func (w *world) look() {
+func (w *world) Look() {
 	w.expire()
-	w.judge.Rely(w.b.Clients, w.claim)
+	w.Rely(w.claim)
 	w.net = slices.DeleteFunc(w.net, func(r request) bool {
 		return !w.awaited(r) && (r.get || r.from != "" && r.from != w.at())
 	})
@@ -507,20 +482,14 @@ func (w *world) awaited(r request) bool {
 	return k != nil && k.seq == r.seq
 }
 
-func (w *world) check() string {
-	why := w.judge.Check(w.b.Clients, w.claim, w.stored)
-	if why == "" && w.b.Fair > 0 && !w.fair() {
-		return "6, 7: nobody has the name, and a waiter does not get it in time"
-	}
-	return why
-}
+func (w *world) Check() string { return w.Judge(w.claim, w.stored, w.fair) }
 
 // fair reports whether a waiter gets a name that nobody has, without further faults.
 func (w *world) fair() bool {
 	if slices.ContainsFunc(w.cl[:], func(c client) bool { return c.has }) || !w.wanted() {
 		return true
 	}
-	n := w.copy()
+	n := w.Copy()
 	n.net = slices.DeleteFunc(n.net, func(r request) bool { return !n.awaited(r) })
 	turn := func(i int) bool {
 		for len(n.net) > 0 {
@@ -533,11 +502,7 @@ func (w *world) fair() bool {
 		}
 		return n.cl[i].sure
 	}
-	pass := func() {
-		n.now += unit
-		n.expire()
-	}
-	return explore.Wait{Clients: w.b.Clients, Units: w.b.Fair, Turns: 8, Wants: n.wanted, Turn: turn, Pass: pass}.Ends()
+	return explore.Wait{Clients: w.Clients, Units: w.Fair, Turns: 8, Wants: n.wanted, Turn: turn, Pass: n.pass}.Ends()
 }
 
 func (w *world) wanted() bool { return slices.ContainsFunc(w.cl[:], client.wants) }
@@ -585,8 +550,8 @@ func (w *world) keyOf(key *explore.Key, order []int) {
 			all = append(all, h.Ticket, h.Beat)
 		}
 	}
-	all = append(all, w.judge.Top.Token)
-	for i := range w.b.Clients {
+	all = append(all, w.Top.Token)
+	for i := range w.Clients {
 		c := &w.cl[i]
 		all = append(all, w.time(i).UnixMicro(), c.lease.Token)
 		if c.a != nil {
@@ -605,7 +570,7 @@ func (w *world) keyOf(key *explore.Key, order []int) {
 			(*key)[from+clientAt(s)] = '0' + place[s[clientAt(s)]-'0']
 		}
 	}
-	wall := start.Add(w.now).UnixMicro()
+	wall := start.Add(w.Now).UnixMicro()
 	claims := func(cs []claim) {
 		key.Num(int64(len(cs)))
 		for _, c := range cs {
@@ -614,8 +579,8 @@ func (w *world) keyOf(key *explore.Key, order []int) {
 			rank(c.Ticket)
 			rank(c.Beat)
 			key.Num(c.TTL)
-			if w.b.Clock { // without it the stamps are not used
-				key.Num(min(wall-c.Wall, c.TTL+3+w.b.Behind.Microseconds()), min(wall-c.Store, c.TTL+3))
+			if w.Clock { // without it the stamps are not used
+				key.Num(min(wall-c.Wall, c.TTL+3+w.Behind.Microseconds()), min(wall-c.Store, c.TTL+3))
 			}
 		}
 	}
@@ -628,11 +593,11 @@ func (w *world) keyOf(key *explore.Key, order []int) {
 	version := func(v string) { key.Flag(v == "", v == w.at()) }
 	ago := func(t time.Time, now time.Time, top time.Duration) { key.Num(int64(min(now.Sub(t), top))) }
 	id(w.rec)
-	key.Flag(w.gone, w.ends > 0) // only a long pause lasts so long
-	rank(w.judge.Top.Token)
-	text(w.judge.Top.Owner)
-	text(w.judge.Broken)
-	key.Faults(w.faults)
+	key.Flag(w.ends > 0) // only a long pause lasts so long
+	rank(w.Top.Token)
+	text(w.Top.Owner)
+	text(w.Broken)
+	key.Faults(w.Left)
 	for _, r := range net {
 		key.Flag(r.get, w.awaited(r))
 		key.Num(int64(place[r.who]), int64(r.life))
@@ -656,10 +621,8 @@ func (w *world) keyOf(key *explore.Key, order []int) {
 		for _, j := range d.jobs {
 			key.Flag(c.a != nil && j == c.a.job, j == c.renews, j == c.leaves, j.unsure, !j.until.IsZero(), d.answered <= j.after, d.number <= j.after)
 			key.Num(int64(j.answer))
-			for _, u := range c.undoes {
-				if j == u.job {
-					text(u.owner)
-				}
+			if owner, undoes := c.undoes[j]; undoes {
+				text(owner)
 			}
 			if !j.until.IsZero() {
 				key.Num(int64(max(j.until.Sub(now), -1)))
@@ -686,14 +649,14 @@ func (w *world) keyOf(key *explore.Key, order []int) {
 		}
 		if c.has {
 			rank(c.lease.Token)
-			key.Hold(c.h, w.instant(i))
+			key.Hold(c.h, w.Instant(i))
 			if c.renews != nil {
-				key.Num(int64(min(w.instant(i).Since(c.sent), lasts)))
+				key.Num(int64(min(w.Instant(i).Since(c.sent), lasts)))
 			}
 		}
 	}
-	if w.b.Units > 0 {
-		key.Num(int64(w.now))
+	if w.Units > 0 {
+		key.Num(int64(w.Now))
 	}
 }
 
@@ -701,9 +664,9 @@ func (w *world) keyOf(key *explore.Key, order []int) {
 var orders = [][][]int{1: {{0}}, 2: {{0, 1}, {1, 0}}, 3: {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}}
 
 // key is the same for worlds that differ only by which client is which, unless their clocks differ.
-func (w *world) key(least *explore.Key) {
-	all := orders[w.b.Clients]
-	if w.b.Behind != 0 || w.b.Rates[0] != 0 {
+func (w *world) Key(least *explore.Key) {
+	all := orders[w.Clients]
+	if w.Behind != 0 || w.Rates[0] != 0 {
 		all = all[:1]
 	}
 	w.keyOf(least, all[0])
@@ -744,42 +707,35 @@ func sortedKeys(s sightings, place [explore.MostClients]byte) []string {
 	})
 }
 
-func (w *world) show() string {
-	who := []string{}
+func (w *world) Show() string {
+	waiting := 0
 	if w.rec != nil {
-		for _, h := range w.rec.Holders {
-			who = append(who, fmt.Sprintf("%s/%d", h.Owner, h.Token-start.UnixMicro()))
-		}
-		for _, h := range w.rec.Waiters {
-			who = append(who, "wait "+h.Owner)
-		}
+		waiting = len(w.rec.Waiters)
 	}
-	return fmt.Sprintf("%-4s record[%s]%s", w.now, strings.Join(who, " "), explore.Relying(w.b.Clients, w.claim))
+	return fmt.Sprintf("%s record%v queue %d", w.Line(w.claim), w.stored(), waiting)
 }
 
 func modelOf(b explore.Bounds) explore.Model[*world] {
-	m := explore.Model[*world]{
-		Init: initial(&b), Copy: (*world).copy, Steps: steps, Left: func(w *world) *explore.Faults { return &w.faults },
-		Look: (*world).look, Key: (*world).key, Check: (*world).check, Show: (*world).show, Limit: 8_000_000,
+	w := &world{World: explore.NewWorld[string](&b)}
+	for c := range b.Clients {
+		w.cl[c] = newClient(c, b.Acquires, 0)
 	}
-	if b.Late > 0 {
-		m = m.AtOnce(func(w *world) int { return w.seq }, (*world).land)
-	}
-	return m
+	sent := func(w *world) int { return w.seq }
+	return explore.Model[*world]{Init: w, Steps: steps, Limit: 8_000_000}.AtOnce(sent, (*world).land)
 }
 
 var explored = []explore.Bounds{
-	{Name: "2 clients", Clients: 2, Acquires: 1},
-	{Name: "2 clients, 1 crash, store clock; who waits gets in", Clients: 2, Acquires: 1, Crashes: 1, Clock: true, Fair: 4},
-	{Slow: true, Name: "2 clients, 1 crash; who waits gets in", Clients: 2, Acquires: 1, Crashes: 1, Fair: 7},
-	{Slow: true, Name: "2 clients, 1 delay", Clients: 2, Acquires: 1, Delays: 1},
-	{Slow: true, Name: "2 clients, 1 pause of a day, store clock", Clients: 2, Acquires: 1, Pauses: 1, Clock: true},
-	{Slow: true, Name: "2 clients, 1 request given up, 5 units", Clients: 2, Acquires: 1, GiveUps: 1, Units: 5},
-	{Slow: true, Name: "2 clients, 1 time-out, 4 units", Clients: 2, Acquires: 1, Timeouts: 1, Units: 4},
-	{Slow: true, Name: "2 clients, clocks 2 % apart, 5 units", Clients: 2, Acquires: 1, Units: 5, Rates: explore.Drift},
-	{Slow: true, Name: "2 clients, 2 late requests, 1 doubled request, 4 units", Clients: 2, Acquires: 1, Late: 2, Copies: 1, Units: 4},
-	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 1 time-out, 3 units", Clients: 2, Acquires: 2, Late: 1, Timeouts: 1, Units: 3},
-	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 1 crash, 3 units", Clients: 2, Acquires: 2, Late: 1, Crashes: 1, Units: 3},
+	{Name: "2 clients", Clients: 2, Acquires: 1, Renews: 1},
+	{Name: "2 clients, 1 crash, store clock; who waits gets in", Clients: 2, Acquires: 1, Renews: 1, Crashes: 1, Clock: true, Fair: 4},
+	{Slow: true, Name: "2 clients, 1 crash; who waits gets in", Clients: 2, Acquires: 1, Renews: 1, Crashes: 1, Fair: 7},
+	{Slow: true, Name: "2 clients, 1 delay", Clients: 2, Acquires: 1, Renews: 1, Delays: 1},
+	{Slow: true, Name: "2 clients, 1 pause of a day, store clock", Clients: 2, Acquires: 1, Renews: 1, Pauses: 1, Clock: true},
+	{Slow: true, Name: "2 clients, 1 request given up, 5 units", Clients: 2, Acquires: 1, Renews: 1, GiveUps: 1, Units: 5},
+	{Slow: true, Name: "2 clients, 1 time-out, 4 units", Clients: 2, Acquires: 1, Renews: 1, Timeouts: 1, Units: 4},
+	{Slow: true, Name: "2 clients, clocks 2 % apart, 5 units", Clients: 2, Acquires: 1, Renews: 1, Units: 5, Rates: explore.Drift},
+	{Slow: true, Name: "2 clients, 2 late requests, 1 doubled request, 4 units", Clients: 2, Acquires: 1, Renews: 1, Late: 2, Copies: 1, Units: 4},
+	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 1 time-out, 3 units", Clients: 2, Acquires: 2, Renews: 1, Late: 1, Timeouts: 1, Units: 3},
+	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 1 crash, 3 units", Clients: 2, Acquires: 2, Renews: 1, Late: 1, Crashes: 1, Units: 3},
 }
 
 func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
@@ -789,7 +745,7 @@ func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	explore.MustBreak(t, modelOf(explore.Bounds{Clients: 2, Acquires: 1, Units: 5, Margin: 1, Rates: explore.Drift}))
+	explore.MustBreak(t, explore.Run(modelOf(explore.Bounds{Clients: 2, Acquires: 1, Renews: 1, Units: 5, Margin: 1, Rates: explore.Drift}), 2))
 }
 
 // walked are bounds that are too large to be exhausted.
@@ -797,12 +753,50 @@ var walked = []explore.Bounds{
 	{Name: "3 clients, time-outs, crashes, give-ups, doubled requests", Clients: 3, Acquires: 5, Renews: 3, Delays: 30, Timeouts: 5, Crashes: 2, GiveUps: 3, Copies: 3},
 	{Name: "the same, store clock", Clients: 3, Acquires: 5, Renews: 3, Delays: 30, Timeouts: 5, Crashes: 2, GiveUps: 3, Copies: 3, Pauses: 1, Clock: true},
 	{Name: "the same, clocks 2 % apart", Clients: 3, Acquires: 5, Renews: 3, Delays: 30, Timeouts: 5, Crashes: 2, GiveUps: 3, Copies: 3, Rates: explore.Drift},
-	{Name: "2 clients, one clock an hour behind; who waits gets in", Clients: 2, Acquires: 5, Delays: 20, Timeouts: 3, Crashes: 1, Behind: time.Hour, Fair: 7},
+	{Name: "2 clients, one clock an hour behind; who waits gets in", Clients: 2, Acquires: 5, Renews: 1, Delays: 20, Timeouts: 3, Crashes: 1, Behind: time.Hour, Fair: 7},
 }
 
 func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
 
 // TestWalkMargin takes away the margin of the hold.
 func TestWalkMargin(t *testing.T) {
-	explore.MustMeet(t, modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Delays: 10, Margin: 1, Rates: explore.Drift}))
+	explore.MustBreak(t, explore.Walk(modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Delays: 10, Margin: 1, Rates: explore.Drift}), 1, 1_000_000, 2))
+}
+
+// hunts are the bounds within which mutants are found. They need not be exhausted.
+var hunts = map[string]explore.Bounds{
+	"plain":       {Clients: 2, Acquires: 1, Renews: 1},
+	"again":       {Clients: 2, Acquires: 2, Renews: 1},
+	"rates":       {Clients: 2, Acquires: 1, Renews: 1, Rates: explore.Drift},
+	"delays":      {Clients: 2, Acquires: 1, Renews: 1, Delays: 2},
+	"time-outs":   {Clients: 2, Acquires: 2, Renews: 1, Delays: 1, Timeouts: 2},
+	"crash":       {Clients: 2, Acquires: 1, Renews: 1, Crashes: 1, Fair: 7},
+	"renews":      {Clients: 2, Acquires: 1, Renews: 2},
+	"crash again": {Clients: 2, Acquires: 2, Renews: 1, Crashes: 1, Fair: 7},
+	"day":         {Clients: 2, Acquires: 2, Renews: 1, Timeouts: 1, Pauses: 1},
+}
+
+// TestExploreHunt explores the bounds that a mutant names.
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
+
+// TestExploreMutants changes the decisions and the hold.
+func TestExploreMutants(t *testing.T) {
+	explore.Hunt(t, "..", []explore.Mutant{
+		explore.Change("a lease that is over is renewed", "job.go", "delays", "if h == nil || h.Token != l.Token {\n\t\t\treturn refused", "if h == nil {\n\t\t\treturn stored, nil\n\t\t}\n\t\tif h.Token != l.Token {\n\t\t\treturn refused"),
+		explore.Change("anybody ends a holder", "job.go", "again", "case h != nil && h.Token == l.Token:\n\t\t\tst.remove(l.Owner)", "case h != nil || len(st.Holders) > 0:\n\t\t\tst.Holders = nil"),
+		explore.Change("a token does not grow", "state.go", "again", "st.Last = max(st.Last+1, m.wall.UnixMicro())", "st.Last = max(st.Last, 1)"),
+		explore.Change("a lease ends after a quarter", "state.go", "plain", "return left <= 0\n\t}\n\tdead", "return left <= micros(l.TTL)*3/4\n\t}\n\tdead"),
+		explore.Change("a request fits beside a holder", "state.go", "plain", "if taken > 0 && (exclusive", "if false && (exclusive"),
+		explore.Change("a dead holder stays", "state.go", "crash", "slices.DeleteFunc(st.Holders, dead), slices.DeleteFunc(st.Waiters, dead)", "st.Holders, slices.DeleteFunc(st.Waiters, dead)"),
+		explore.Change("a dead waiter stays", "state.go", "crash again", "slices.DeleteFunc(st.Holders, dead), slices.DeleteFunc(st.Waiters, dead)", "slices.DeleteFunc(st.Holders, dead), st.Waiters"),
+		explore.Change("a renewal does not begin the lease again", "lease.go", "renews", "if old, ok := s[id]; ok && old.beat == l.Beat {", "if old, ok := s[id]; ok {", "if seen, ok := s[id]; ok && seen.beat == l.Beat {", "if seen, ok := s[id]; ok {"),
+		explore.Change("a renewal has the same beat", "lease.go", "renews", "l.Beat = max(l.Beat+1, m.wall.UnixMicro())", "l.Beat = max(l.Beat, 1)"),
+		explore.Change("a lease is half as long", "lease.go", "plain", "micros(l.TTL + 2)", "micros(l.TTL) / 2"),
+		explore.Change("a lease counts from before the answer", "step.go", "plain", "w.seen = w.seen.note(st, now)", "w.seen = w.seen.note(st, now.Add(-3*time.Second))"),
+		explore.Change("a conflict counts as stored", "step.go", "plain", "case err == nil:\n\t\tw.beat", "case err == nil || errors.Is(err, driver.ErrConflict):\n\t\tw.beat"),
+		explore.Change("what waits is granted", "step.go", "plain", "case waits, joins:\n\t\t\ta.queue(st)", "case joins:\n\t\t\ta.queue(st)\n\t\tcase waits:\n\t\t\ta.grant.Owner, a.grant.Token, a.grant.Sent = a.me.Owner, st.Last+1, time.Unix(1_700_000_000, 0)\n\t\t\tw.finish(j, nil)"),
+		explore.Change("who finds an earlier attempt keeps its token", "acquire.go", "day", "	if closed || st.holder(a.me.Owner) != nil {", "	if h := st.holder(a.me.Owner); h != nil {\n\t\th.renew(m)\n\t\ta.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: h.Token, Sent: m.now, TTL: a.req.TTL}\n\t\treturn stored, nil\n\t}\n\tif closed || st.holder(a.me.Owner) != nil {"),
+		explore.Change("a token counts however late it was stored", "step.go", "day", "m.age(now) > storeLimit", "m.age(now) > 10000*storeLimit"),
+		explore.Change("the store's answer is not needed", "step.go", "time-outs", "case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be\n", "case !errors.Is(err, driver.ErrConflict) && !final(err):\n\t\tw.settle(st)\n"),
+	})
 }

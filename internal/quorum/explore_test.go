@@ -67,46 +67,27 @@ type client struct {
 }
 
 type world struct {
-	b      *explore.Bounds
-	faults explore.Faults // that are left
-	judge  explore.Judge[sim.Owner]
-	now    time.Duration
+	explore.World[sim.Owner]
 	nodes  [nodes]sim.Node
 	net    []parcel
 	cl     [explore.MostClients]client
 	owners sim.Owner
 }
 
-func initial(b *explore.Bounds) *world {
-	w := &world{b: b, faults: b.Faults()}
-	for i := range w.nodes {
-		w.nodes[i].Ahead = time.Second.Microseconds()
-	}
-	for i := range b.Clients {
-		w.cl[i].left = b.Acquires
-	}
-	return w
-}
-
-func (w *world) copy() *world {
+func (w *world) Copy() *world {
 	n := *w
 	n.net = slices.Clone(w.net)
 	for i, o := range w.nodes {
 		n.nodes[i] = sim.Node{Ahead: o.Ahead, Fence: o.Fence, Seats: slices.Clone(o.Seats), Bars: slices.Clone(o.Bars)}
 	}
-	for i := range n.cl {
-		n.cl[i].answers, n.cl[i].standings = slices.Clip(n.cl[i].answers), slices.Clip(n.cl[i].standings)
-	}
 	return &n
 }
 
-func (w *world) instant(c int) hold.Instant { return w.b.Instant(c, w.now) }
-
 // micros is what the clock of every node shows.
-func (w *world) micros() int64 { return w.now.Microseconds() }
+func (w *world) micros() int64 { return w.Now.Microseconds() }
 
 func (w *world) terms() quorum.Terms {
-	return quorum.Terms{Nodes: nodes, Need: nodes/2 + 1, TTL: lasts, Drift: w.b.Terms(lasts).Margin}
+	return quorum.Terms{Nodes: nodes, Need: nodes/2 + 1, TTL: lasts, Drift: w.Terms(lasts).Margin}
 }
 
 // take makes the attempt of a client again.
@@ -135,7 +116,7 @@ func (w *world) renewal(c *client) (r *quorum.Renewal, repair []int) {
 	return r, repair
 }
 
-func clients(w *world) int { return w.b.Clients }
+func clients(w *world) int { return w.Clients }
 func parcels(w *world) int { return len(w.net) }
 
 // steps: what was just sent is answered, or late, before anything else happens.
@@ -164,7 +145,7 @@ var steps = []explore.Step[*world]{
 	{Name: "client # renews", Of: clients,
 		If: func(w *world, i int) bool {
 			c := &w.cl[i]
-			return c.holds && !c.renewing && c.renewed < w.b.Renews && explore.RenewalDue(c.h, w.instant(i))
+			return c.holds && !c.renewing && w.RenewalDue(i, c.h, c.renewed)
 		},
 		Then: (*world).renew},
 	{Name: "client # releases", Of: clients,
@@ -173,24 +154,17 @@ var steps = []explore.Step[*world]{
 	{Name: "client # crashes", Of: clients, Fault: explore.Crash,
 		If:   func(w *world, i int) bool { return (w.cl[i].taking || w.cl[i].holds) },
 		Then: func(w *world, i int) { w.cl[i] = client{left: w.cl[i].left} }},
-	{Name: "time passes",
-		If: func(w *world, _ int) bool {
-			return w.faults[explore.Delay] >= w.delay() && w.now < time.Duration(w.b.Units)*unit
-		},
-		Then: func(w *world, _ int) { w.faults[explore.Delay] -= w.delay(); w.now += unit }},
+	{Name: "time passes", Fault: explore.Delay, While: (*world).busy,
+		If:   func(w *world, _ int) bool { return w.Now < time.Duration(w.Units)*unit },
+		Then: func(w *world, _ int) { w.Now += unit }},
 }
 
 func isFresh(p parcel) bool { return p.fresh }
 
 // serve executes and answers what was just sent. What follows from the answers is then fresh.
 func (w *world) serve() {
-	fresh := 0
-	for _, p := range w.net {
-		if p.fresh {
-			fresh++
-		}
-	}
-	for ; fresh > 0; fresh-- {
+	sent := slices.DeleteFunc(slices.Clone(w.net), func(p parcel) bool { return !p.fresh })
+	for range sent {
 		i := slices.IndexFunc(w.net, isFresh)
 		w.exec(i)
 		w.answer(i)
@@ -205,17 +179,14 @@ func (w *world) silence(i int) {
 	w.pass(p)
 }
 
-// delay is 1 if time that passes now is a delay, since a client waits for answers.
-func (w *world) delay() int8 {
-	if slices.ContainsFunc(w.cl[:], func(c client) bool { return c.taking || c.renewing }) {
-		return 1
-	}
-	return 0
+// busy reports whether a client waits for answers: time that passes then is a delay.
+func (w *world) busy() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.taking || c.renewing })
 }
 
 func (w *world) send(i int, kind byte, to []int, p parcel) {
 	for _, node := range to {
-		p.kind, p.who, p.node, p.fresh, p.sent = kind, byte(i), byte(node), true, w.instant(i)
+		p.kind, p.who, p.node, p.fresh, p.sent = kind, byte(i), byte(node), true, w.Instant(i)
 		w.net = append(w.net, p)
 	}
 }
@@ -225,20 +196,20 @@ var everyNode = []int{0, 1, 2}
 func (w *world) acquire(i int) {
 	c := &w.cl[i]
 	w.owners++
-	now := w.instant(i)
+	now := w.Instant(i)
 	*c = client{owner: w.owners, proposed: max(w.micros()+5000, c.proposed+1), sent: now, taking: true, left: c.left - 1}
 	w.send(i, asks, everyNode, parcel{owner: c.owner, token: c.proposed, by: w.micros() + unit.Microseconds() - 1})
 }
 
 func (w *world) renew(i int) {
 	c := &w.cl[i]
-	c.h.Step(hold.Event{Kind: hold.Tick}, w.instant(i))
-	c.renewing, c.renewed, c.resent, c.standings = true, c.renewed+1, w.instant(i), nil
+	c.h.Step(hold.Event{Kind: hold.Tick}, w.Instant(i))
+	c.renewing, c.renewed, c.resent, c.standings = true, c.renewed+1, w.Instant(i), nil
 	w.send(i, renews, everyNode, parcel{owner: c.owner, token: c.token})
 }
 
 func (w *world) release(i int) {
-	w.cl[i].h.Step(hold.Event{Kind: hold.Released}, w.instant(i))
+	w.cl[i].h.Step(hold.Event{Kind: hold.Released}, w.Instant(i))
 	w.free(i, everyNode)
 	w.leave(i)
 }
@@ -292,12 +263,12 @@ func (w *world) pass(p parcel) {
 	mine := p.owner == c.owner
 	switch {
 	case (p.kind == asks || p.kind == raises) && mine:
-		c.answers = append(c.answers, answer{p, w.instant(i)})
+		c.answers = append(slices.Clip(c.answers), answer{p, w.Instant(i)})
 		w.decide(i)
 	case p.kind == asks && p.vote.Granted: // of an attempt that is over
 		w.send(i, frees, []int{int(p.node)}, parcel{owner: p.owner})
 	case p.kind == renews && mine && p.sent == c.resent && c.holds:
-		c.standings = append(c.standings, answer{p, w.instant(i)})
+		c.standings = append(slices.Clip(c.standings), answer{p, w.Instant(i)})
 		w.renewed(i)
 	}
 }
@@ -312,7 +283,7 @@ func (w *world) decide(i int) {
 	case !c.taking:
 	case t.State() == quorum.Won:
 		c.taking, c.holds, c.token, c.lease = false, true, t.Token(), t.Sent()
-		c.h = hold.New(w.b.Terms(lasts), c.lease, lasts)
+		c.h = hold.New(w.Terms(lasts), c.lease, lasts)
 	case t.State() == quorum.Lost:
 		w.leave(i)
 	}
@@ -321,7 +292,7 @@ func (w *world) decide(i int) {
 // renewed does what the renewal decides after its last answer.
 func (w *world) renewed(i int) {
 	c := &w.cl[i]
-	now := w.instant(i)
+	now := w.Instant(i)
 	r, repair := w.renewal(c)
 	if left := c.h.Left(now); left > 0 && c.h.Cause() == nil {
 		w.send(i, repairs, repair, parcel{owner: c.owner, token: c.token, by: w.micros() + min(unit-1, left).Microseconds()})
@@ -344,21 +315,21 @@ func (w *world) renewed(i int) {
 // claim returns what a client relies on.
 func (w *world) claim(i int) (explore.Claim[sim.Owner], bool) {
 	c := &w.cl[i]
-	return explore.Claim[sim.Owner]{Owner: c.owner, Token: c.token}, c.holds && explore.Relies(c.h, w.instant(i))
+	return explore.Claim[sim.Owner]{Owner: c.owner, Token: c.token}, c.holds && explore.Relies(c.h, w.Instant(i))
 }
 
 // look judges what depends on the past, and drops what has no effect any more.
-func (w *world) look() {
-	w.judge.Rely(w.b.Clients, w.claim)
+func (w *world) Look() {
+	w.Rely(w.claim)
 	w.net = slices.DeleteFunc(w.net, func(p parcel) bool { return p.done && p.kind >= repairs })
 }
 
-func (w *world) check() string { return w.judge.Check(w.b.Clients, w.claim, nil) }
+func (w *world) Check() string { return w.Judge(w.claim, nil, nil) }
 
-func (w *world) key(k *explore.Key) {
-	k.Num(int64(w.now), w.judge.Top.Token, int64(w.judge.Top.Owner))
-	k.Text(w.judge.Broken)
-	k.Faults(w.faults)
+func (w *world) Key(k *explore.Key) {
+	k.Num(int64(w.Now), w.Top.Token, int64(w.Top.Owner))
+	k.Text(w.Broken)
+	k.Faults(w.Left)
 	for _, n := range w.nodes {
 		k.Num(n.Fence, int64(len(n.Seats)), int64(len(n.Bars)))
 		for _, s := range n.Seats {
@@ -373,7 +344,7 @@ func (w *world) key(k *explore.Key) {
 		k.Num(int64(p.kind), int64(p.who), int64(p.node), int64(p.owner), p.token, p.by, int64(p.sent.Mono), p.vote.Token, int64(p.standing))
 		k.Flag(p.fresh, p.silent, p.done, p.vote.Granted)
 	}
-	for i := range w.b.Clients {
+	for i := range w.Clients {
 		c := &w.cl[i]
 		k.Num(int64(c.owner), c.proposed, int64(c.left), int64(c.renewed), int64(c.sent.Mono), int64(c.lease.Mono), int64(c.resent.Mono), c.token)
 		k.Flag(c.taking, c.holds, c.expired, c.renewing)
@@ -385,28 +356,28 @@ func (w *world) key(k *explore.Key) {
 			}
 		}
 		if c.holds {
-			k.Hold(c.h, w.instant(i))
+			k.Hold(c.h, w.Instant(i))
 		}
 	}
 }
 
-func (w *world) show() string {
-	line := w.now.String()
+func (w *world) Show() string {
+	line := w.Line(w.claim)
 	for _, n := range w.nodes {
-		holder := "-"
-		for _, s := range n.Seats {
-			holder = fmt.Sprintf("%d/%d", s.Owner, s.Token)
-		}
-		line += fmt.Sprintf(" [%s]", holder)
+		line += fmt.Sprint(" ", n.Seats)
 	}
-	return line + explore.Relying(w.b.Clients, w.claim)
+	return line
 }
 
 func modelOf(b explore.Bounds) explore.Model[*world] {
-	return explore.Model[*world]{
-		Init: initial(&b), Copy: (*world).copy, Steps: steps, Left: func(w *world) *explore.Faults { return &w.faults },
-		Look: (*world).look, Key: (*world).key, Check: (*world).check, Show: (*world).show, Limit: 8_000_000,
+	w := &world{World: explore.NewWorld[sim.Owner](&b)}
+	for i := range w.nodes {
+		w.nodes[i].Ahead = time.Second.Microseconds()
 	}
+	for i := range b.Clients {
+		w.cl[i].left = b.Acquires
+	}
+	return explore.Model[*world]{Init: w, Steps: steps, Limit: 8_000_000}
 }
 
 var explored = []explore.Bounds{
@@ -435,5 +406,27 @@ func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
 
 // TestWalkMargin takes away the margin of the hold.
 func TestWalkMargin(t *testing.T) {
-	explore.MustMeet(t, modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Units: 100, Late: 10, Delays: 10, Margin: 1, Rates: explore.Drift}))
+	explore.MustBreak(t, explore.Walk(modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Units: 100, Late: 10, Delays: 10, Margin: 1, Rates: explore.Drift}), 1, 1_000_000, 2))
+}
+
+// hunts are the bounds within which mutants are found. They need not be exhausted.
+var hunts = map[string]explore.Bounds{
+	"plain":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 1},
+	"again":     {Clients: 2, Acquires: 2, Units: 3, Late: 2},
+	"rates":     {Clients: 2, Acquires: 1, Units: 4, Late: 1, Rates: explore.Drift},
+	"delays":    {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 2, Delays: 1},
+	"time-outs": {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 2, Timeouts: 2},
+}
+
+// TestExploreHunt explores the bounds that a mutant names.
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
+
+// TestExploreMutants changes the decisions and the hold.
+func TestExploreMutants(t *testing.T) {
+	explore.Hunt(t, "../..", []explore.Mutant{
+		explore.Change("one node grants", "take.go", "plain", "case granted < need:\n\t\treturn Orders{}", "case granted < need-1:\n\t\treturn Orders{}", "case same >= need && ", "case same >= need-1 && ", "granted+open < need", "granted+open < need-1"),
+		explore.Change("there is no second round", "take.go", "again", "\tt.state = Raising\n\treturn t.raise(t.granted())", "\tt.state = Won\n\treturn Orders{}"),
+		explore.Change("the proposal is the token", "take.go", "again", "if b.Token == t.proposed {", "if true {"),
+		explore.Change("one node keeps a lock", "renewal.go", "delays", "case kept >= need && r.late(now):", "case kept >= 1 && r.late(now):", "case kept >= need:", "case kept >= 1:"),
+	})
 }

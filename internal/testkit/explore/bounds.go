@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fencelock/fencelock/internal/hold"
@@ -18,7 +19,7 @@ type Bounds struct {
 	Stays             int  // the same: messages that a client waits; 0 means that places do not end
 	Units             int  // of time; 0 is no bound where nothing else counts time
 
-	// Faults of all clients together. Without Late, every request may be late.
+	// Faults of all clients together. Without Late, every request may be late in a model that uses AtOnce.
 	Late, Delays, Timeouts, GiveUps, Crashes, Copies, Losses, Pauses int
 
 	Clock  bool                 // the store has a clock
@@ -48,8 +49,7 @@ const (
 // Faults are how many of each kind may still happen.
 type Faults [kinds]int8
 
-// Faults returns how many faults may happen.
-func (b *Bounds) Faults() (f Faults) {
+func (b *Bounds) faults() (f Faults) {
 	for kind, n := range map[Fault]int{Late: b.Late, Delay: b.Delays, Timeout: b.Timeouts, GiveUp: b.GiveUps, Crash: b.Crashes, Copy: b.Copies, Loss: b.Losses, Pause: b.Pauses} {
 		f[kind] = int8(n)
 	}
@@ -59,27 +59,9 @@ func (b *Bounds) Faults() (f Faults) {
 // Drift are clocks that are 2 % apart.
 var Drift = [MostClients]float64{0.99, 1.01, 1}
 
-// Local returns how much time has passed by the clock of a client.
-func (b *Bounds) Local(client int, now time.Duration) time.Duration {
-	if rate := b.Rates[client]; rate != 0 {
-		return time.Duration(float64(now) * rate)
-	}
-	return now
-}
-
-// Instant returns what the clocks of a client show.
-func (b *Bounds) Instant(client int, now time.Duration) hold.Instant {
-	at := b.Local(client, now)
-	return hold.Instant{Mono: at, Boot: at, Wall: at}
-}
-
 // Terms returns the terms of the holds.
 func (b *Bounds) Terms(ttl time.Duration) hold.Terms {
-	margin := b.Margin
-	if margin == 0 {
-		margin = ttl/50 + 10*time.Millisecond
-	}
-	return hold.Terms{TTL: ttl, Margin: margin, Leased: true}
+	return hold.Terms{TTL: ttl, Margin: cmp.Or(b.Margin, ttl/50+10*time.Millisecond), Leased: true}
 }
 
 // Relies reports whether a holder relies on its lock: its hold is not over, also by its clock.
@@ -87,14 +69,13 @@ func Relies(h hold.Hold, now hold.Instant) bool {
 	return !h.Ended() && !h.Step(hold.Event{Kind: hold.Look}, now).Lost
 }
 
-// RenewalDue reports whether a holder sends a renewal now.
-func RenewalDue(h hold.Hold, now hold.Instant) bool {
-	return h.Step(hold.Event{Kind: hold.Tick}, now).Renew
-}
-
-// AtOnce returns a model whose requests are answered before anything else happens, except for a few late
-// ones. sent returns the number of the last request, and land executes and answers those after one.
+// AtOnce returns the model if its bounds do not limit late requests. Otherwise requests are answered before
+// anything else happens, except for a few late ones. sent returns the number of the last request, and land
+// executes and answers those after one.
 func (m Model[S]) AtOnce(sent func(s S) int, land func(s S, after int)) Model[S] {
+	if m.Init.Faults()[Late] == 0 {
+		return m
+	}
 	steps := m.Steps
 	m.Steps = nil
 	for _, step := range steps {
@@ -109,11 +90,11 @@ func (m Model[S]) AtOnce(sent func(s S) int, land func(s S, after int)) Model[S]
 			land(s, before)
 		}
 		late.Name += ", and its request is late"
-		late.If = func(s S, i int) bool { return m.Left(s)[Late] > 0 && (step.If == nil || step.If(s, i)) }
+		late.If = func(s S, i int) bool { return s.Faults()[Late] > 0 && (step.If == nil || step.If(s, i)) }
 		late.Then = func(s S, i int) {
 			before := sent(s)
 			if step.Then(s, i); sent(s) > before {
-				m.Left(s)[Late]--
+				s.Faults()[Late]--
 			}
 		}
 		m.Steps = append(m.Steps, soon, late)

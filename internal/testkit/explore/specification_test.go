@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencelock/fencelock/internal/testkit/explore"
 )
@@ -33,33 +32,29 @@ type (
 		owner, token, sent, end int
 	}
 	actor struct {
-		asked  int
-		stays  int
-		lease  lease
-		left   int // requests
-		renews int
+		asked, stays int
+		lease        lease
+		left, renews int // requests, and renewals, that may follow
 	}
 )
 
 // page is a state of the specification.
 type page struct {
-	b                 *explore.Bounds
-	faults            explore.Faults // that are left
-	judge             explore.Judge[int]
-	now, last, owners int
-	record            record
-	queue             []place
-	net               []message
-	cl                [2]actor
-	over              []int // owners that have left or released
+	explore.World[int]
+	last, owners int
+	record       record
+	queue        []place
+	net          []message
+	cl           [2]actor
+	gone         []int // owners whose release or leave the engine has executed
 }
 
-func (p *page) clock(c int) int { return int(p.b.Local(c, time.Duration(p.now))) }
+func (p *page) now() int { return int(p.Now) }
+
+func (p *page) clock(c int) int { return int(p.Local(c)) }
 
 // lasts reports whether a lease has not ended by the clock of c.
-func (p *page) lasts(c int) bool {
-	return p.clock(c) < p.cl[c].lease.sent+specTTL-int(p.b.Margin)
-}
+func (p *page) lasts(c int) bool { return p.clock(c) < p.cl[c].lease.sent+specTTL-int(p.Margin) }
 
 // claim returns what c relies on.
 func (p *page) claim(c int) (explore.Claim[int], bool) {
@@ -72,9 +67,9 @@ func (p *page) relies(c int) bool {
 	return relies
 }
 
-func (p *page) copy() *page {
+func (p *page) Copy() *page {
 	n := *p
-	n.queue, n.net, n.over = slices.Clone(p.queue), slices.Clone(p.net), slices.Clone(p.over)
+	n.queue, n.net, n.gone = slices.Clone(p.queue), slices.Clone(p.net), slices.Clone(p.gone)
 	return &n
 }
 
@@ -85,28 +80,26 @@ func of(owner int) int { return owner % 2 } // the client
 // grant makes an owner the holder.
 func (p *page) grant(owner, sent int) {
 	if p.relies(0) || p.relies(1) {
-		p.judge.Broken = "3: granted while a client relies on the lock"
+		p.Broken = "3: granted while a client relies on the lock"
 	}
-	if slices.Contains(p.over, owner) {
-		p.judge.Broken = "4: granted after its owner has left or released"
+	if slices.Contains(p.gone, owner) {
+		p.Broken = "4: granted after its owner has left or released"
 	}
 	p.last++
-	p.record = record{owner, p.last, sent, p.now}
+	p.record = record{owner, p.last, sent, p.now()}
 	p.queue = slices.DeleteFunc(p.queue, func(q place) bool { return q.owner == owner })
 	p.send(message{kind: "granted", owner: owner, token: p.last, sent: sent})
 }
 
 // placeEnd is when the lease of a place ends that begins now.
 func (p *page) placeEnd() int {
-	if p.b.Stays == 0 {
+	if p.Stays == 0 {
 		return specTicks + 1
 	}
-	return p.now + specEnd
+	return p.now() + specEnd
 }
 
-func (p *page) free() bool {
-	return p.record.owner == 0 || p.now >= p.record.renewed+specTTL
-}
+func (p *page) free() bool { return p.record.owner == 0 || p.now() >= p.record.renewed+specTTL }
 
 // arrive executes a request at the engine, or brings an answer to its client.
 func (p *page) arrive(m message) {
@@ -116,7 +109,7 @@ func (p *page) arrive(m message) {
 	at := slices.IndexFunc(p.queue, func(q place) bool { return q.owner == m.owner })
 	switch m.kind {
 	case "ask", "stay":
-		late := p.now > m.end || slices.Contains(p.over, m.owner)
+		late := p.now() > m.end || slices.Contains(p.gone, m.owner)
 		switch {
 		case late:
 		case p.record.owner == m.owner:
@@ -136,7 +129,7 @@ func (p *page) arrive(m message) {
 	case "renew":
 		answer := message{kind: "gone", owner: m.owner, token: m.token}
 		if mine && !p.free() {
-			p.record.renewed, answer.kind, answer.sent = p.now, "renewed", m.sent
+			p.record.renewed, answer.kind, answer.sent = p.now(), "renewed", m.sent
 		}
 		p.send(answer)
 	case "renewed":
@@ -154,11 +147,13 @@ func (p *page) arrive(m message) {
 		if at >= 0 {
 			p.queue = slices.Delete(p.queue, at, at+1)
 		}
-		p.over = append(p.over, m.owner)
+		p.gone = append(p.gone, m.owner)
 	}
 }
 
-func clients(p *page) int  { return len(p.cl) }
+func (a *actor) busy() bool { return a.asked != 0 || a.lease.owner != 0 }
+
+func clients(p *page) int  { return p.Clients }
 func messages(p *page) int { return len(p.net) }
 
 // take takes a message out of the net.
@@ -176,13 +171,10 @@ var steps = []explore.Step[*page]{
 		If:   func(p *page, _ int) bool { return p.free() && len(p.queue) > 0 },
 		Then: func(p *page, _ int) { p.grant(p.queue[0].owner, p.queue[0].sent) }},
 	{Name: "ask(#)", Of: clients,
-		If: func(p *page, c int) bool {
-			a := &p.cl[c]
-			return a.asked == 0 && a.lease.owner == 0 && a.left > 0 && len(p.net) < specNet
-		},
+		If: func(p *page, c int) bool { return !p.cl[c].busy() && p.cl[c].left > 0 && len(p.net) < specNet },
 		Then: func(p *page, c int) {
 			p.owners++
-			p.cl[c] = actor{asked: 2*p.owners + c, left: p.cl[c].left - 1, renews: p.b.Renews, stays: p.b.Stays}
+			p.cl[c] = actor{asked: 2*p.owners + c, left: p.cl[c].left - 1, renews: p.Renews, stays: p.Stays}
 			p.ask("ask", c)
 		}},
 	{Name: "stay(#)", Of: clients,
@@ -212,65 +204,64 @@ var steps = []explore.Step[*page]{
 		If:   func(p *page, c int) bool { return p.cl[c].lease.owner != 0 && !p.relies(c) },
 		Then: func(p *page, c int) { p.cl[c].lease = lease{} }},
 	{Name: "crash(#)", Of: clients, Fault: explore.Crash,
-		If:   func(p *page, c int) bool { return p.cl[c].asked != 0 || p.cl[c].lease.owner != 0 },
+		If:   func(p *page, c int) bool { return p.cl[c].busy() },
 		Then: func(p *page, c int) { p.cl[c] = actor{left: p.cl[c].left} }},
 	{Name: "pass",
-		If: func(p *page, _ int) bool { return p.now < specTicks },
+		If: func(p *page, _ int) bool { return p.now() < specTicks },
 		Then: func(p *page, _ int) {
-			p.now++
-			p.queue = slices.DeleteFunc(p.queue, func(q place) bool { return q.until <= p.now })
+			p.Now++
+			p.queue = slices.DeleteFunc(p.queue, func(q place) bool { return q.until <= p.now() })
 		}},
 }
 
 // ask sends what has an end.
 func (p *page) ask(kind string, c int) {
-	p.send(message{kind: kind, owner: p.cl[c].asked, sent: p.clock(c), end: p.now + specEnd})
+	p.send(message{kind: kind, owner: p.cl[c].asked, sent: p.clock(c), end: p.now() + specEnd})
 }
 
-func (p *page) look() {
+func (p *page) Look() {
 	slices.SortFunc(p.net, func(a, b message) int {
 		return cmp.Or(strings.Compare(a.kind, b.kind), a.owner-b.owner, a.token-b.token, a.sent-b.sent, a.end-b.end)
 	})
-	p.judge.Rely(len(p.cl), p.claim)
+	p.Rely(p.claim)
 }
 
-func (p *page) check() string { return p.judge.Check(len(p.cl), p.claim, nil) }
+func (p *page) Check() string { return p.Judge(p.claim, nil, nil) }
 
-func (p *page) key(k *explore.Key) {
+func (p *page) Key(k *explore.Key) {
 	n := *p
-	n.b = nil // always the same
-	*k = explore.Whole(&n, *k)
+	n.Bounds = nil // always the same
+	*k = fmt.Append(*k, n)
 }
 
-func (p *page) show() string { return fmt.Sprintf("%d%s", p.now, explore.Relying(len(p.cl), p.claim)) }
+func (p *page) Show() string { return p.Line(p.claim) }
 
 func specification(b explore.Bounds) explore.Model[*page] {
-	p := &page{b: &b, faults: b.Faults()}
+	p := &page{World: explore.NewWorld[int](&b)}
 	for c := range p.cl {
 		p.cl[c].left = b.Acquires
 	}
 	return explore.Model[*page]{
-		Init: p, Copy: (*page).copy, Steps: steps, Left: func(p *page) *explore.Faults { return &p.faults },
-		Look: (*page).look, Key: (*page).key, Check: (*page).check, Show: (*page).show, Limit: 3_000_000,
+		Init: p, Steps: steps, Limit: 3_000_000,
 	}
 }
 
 func TestSpecification(t *testing.T) {
 	explore.Exhaust(t, []explore.Bounds{
-		{Name: "2 clients", Acquires: 1, Margin: 1},
-		{Slow: true, Name: "2 clients, 1 renewal", Acquires: 1, Renews: 1, Margin: 1},
-		{Name: "2 clients, 1 doubled message", Acquires: 1, Copies: 1, Margin: 1},
-		{Name: "2 clients, 1 crash", Acquires: 1, Crashes: 1, Margin: 1},
+		{Name: "2 clients", Clients: 2, Acquires: 1, Margin: 1},
+		{Slow: true, Name: "2 clients, 1 renewal", Clients: 2, Acquires: 1, Renews: 1, Margin: 1},
+		{Name: "2 clients, 1 doubled message", Clients: 2, Acquires: 1, Copies: 1, Margin: 1},
+		{Name: "2 clients, 1 crash", Clients: 2, Acquires: 1, Crashes: 1, Margin: 1},
 	}, specification)
 }
 
 func TestWalkSpecification(t *testing.T) {
 	explore.Roam(t, []explore.Bounds{
-		{Name: "the specification", Acquires: 3, Renews: 2, Stays: 3, Copies: 3, Losses: 3, Crashes: 2, Margin: 1},
+		{Name: "the specification", Clients: 2, Acquires: 3, Renews: 2, Stays: 3, Copies: 3, Losses: 3, Crashes: 2, Margin: 1},
 	}, specification)
 }
 
 // TestSpecificationMargin takes away the margin beside a slow clock.
 func TestSpecificationMargin(t *testing.T) {
-	explore.MustMeet(t, specification(explore.Bounds{Acquires: 3, Renews: 2, Stays: 3, Rates: [explore.MostClients]float64{1, 0.7}}))
+	explore.MustBreak(t, explore.Walk(specification(explore.Bounds{Clients: 2, Acquires: 3, Renews: 2, Stays: 3, Rates: [explore.MostClients]float64{1, 0.7}}), 1, 1_000_000, 2))
 }

@@ -16,9 +16,9 @@ import (
 // are modelled: it acquires, touches while it waits, confirms, renews, releases and leaves.
 
 const (
-	unit  = 2000 // milliseconds of the explored time, as long as a hand-over
+	unit  = 2 * time.Second // of the explored time, as long as a hand-over
 	lasts = 2 * unit
-	epoch = 1e12 // milliseconds, of the server's clock
+	epoch = 1e15 // microseconds, of the server's clock
 )
 
 type sending struct {
@@ -66,11 +66,8 @@ type grant struct {
 }
 
 type world struct {
-	b       *explore.Bounds
-	faults  explore.Faults // that are left
-	judge   explore.Judge[string]
+	explore.World[string]
 	n       *Name
-	now     int64 // milliseconds
 	net     []sending
 	mail    []grant
 	seq     int
@@ -79,21 +76,7 @@ type world struct {
 	ended   []string // owners that have left or released
 }
 
-func (w *world) instant(c int) hold.Instant {
-	return w.b.Instant(c, time.Duration(w.now)*time.Millisecond)
-}
-
-func initial(b *explore.Bounds) *world {
-	w := &world{b: b, faults: b.Faults(), judge: explore.Judge[string]{Lossy: b.Losses > 0}}
-	w.n = &Name{Now: epoch * 1000, Keys: map[string]*Key{}, Listening: map[string]bool{}, Counts: true, Retention: 86_400_000}
-	for i := range b.Clients {
-		w.cl[i].left = b.Acquires
-		w.n.Listening[fmt.Sprint("cl", i)] = true
-	}
-	return w
-}
-
-func (w *world) copy() *world {
+func (w *world) Copy() *world {
 	n := *w
 	n.net, n.mail = slices.Clone(w.net), slices.Clone(w.mail)
 	for i := range n.cl {
@@ -112,7 +95,7 @@ func (w *world) copy() *world {
 	return &n
 }
 
-func clients(w *world) int  { return w.b.Clients }
+func clients(w *world) int  { return w.Clients }
 func requests(w *world) int { return len(w.net) }
 func grants(w *world) int   { return len(w.mail) }
 
@@ -125,8 +108,8 @@ var steps = []explore.Step[*world]{
 		If:   func(w *world, i int) bool { return w.cl[i].call != nil && w.cl[i].call.done },
 		Then: (*world).answer},
 	{Name: "client # is answered, and what it sends then, too", Of: clients, // this shortens traces and adds no state
-		If:   func(w *world, i int) bool { return w.cl[i].call != nil && w.b.Late == 0 },
-		Then: func(w *world, i int) { w.land(i, 0) }},
+		If:   func(w *world, i int) bool { return w.cl[i].call != nil && w.Late == 0 },
+		Then: func(w *world, i int) { w.finish(i, 0) }},
 	{Name: "client # stops waiting for the answer", Of: clients, Fault: explore.Timeout, Sends: true,
 		If:   func(w *world, i int) bool { return w.cl[i].call != nil },
 		Then: (*world).timeout},
@@ -141,38 +124,33 @@ var steps = []explore.Step[*world]{
 		If:   func(w *world, i int) bool { return w.cl[i].phase == waits && w.cl[i].call == nil },
 		Then: func(w *world, i int) { w.send(i, 't') }},
 	{Name: "client # renews", Of: clients, Sends: true,
-		If: func(w *world, i int) bool {
-			c := &w.cl[i]
-			return c.phase == holds && c.call == nil && c.renewed < w.b.Renews && explore.RenewalDue(c.h, w.instant(i))
-		},
+		If:   func(w *world, i int) bool { c := &w.cl[i]; return c.holds() && w.RenewalDue(i, c.h, c.renewed) },
 		Then: (*world).renew},
 	{Name: "client # releases", Of: clients, Sends: true,
-		If:   func(w *world, i int) bool { return w.cl[i].phase == holds && w.cl[i].call == nil },
+		If:   func(w *world, i int) bool { return w.cl[i].holds() },
 		Then: (*world).release},
 	{Name: "client # crashes", Of: clients, Fault: explore.Crash,
 		If:   func(w *world, i int) bool { return w.cl[i].phase != idle },
 		Then: func(w *world, i int) { w.over(i); w.cl[i].life++ }},
-	{Name: "time passes",
-		If: func(w *world, _ int) bool {
-			return w.faults[explore.Delay] >= w.delay() && w.now < int64(w.b.Units)*unit
-		},
-		Then: func(w *world, _ int) { w.faults[explore.Delay] -= w.delay(); w.pass() }},
+	{Name: "time passes", Fault: explore.Delay, While: (*world).busy,
+		If:   func(w *world, _ int) bool { return w.Now < time.Duration(w.Units)*unit },
+		Then: func(w *world, _ int) { w.pass() }},
 	{Name: "the server loses its data", Fault: explore.Loss, // which takes a millisecond
 		If:   func(w *world, _ int) bool { return len(w.n.Keys) > 0 },
 		Then: func(w *world, _ int) { w.n.Keys = map[string]*Key{}; w.n.Now += 1000 }},
 }
 
-// delay is 1 if time that passes now is a delay, since a client waits for an answer.
-func (w *world) delay() int8 {
-	if slices.ContainsFunc(w.cl[:], func(c client) bool { return c.call != nil }) {
-		return 1
-	}
-	return 0
+// holds reports whether a client has the lock, and neither renews nor releases it.
+func (c *client) holds() bool { return c.phase == holds && c.call == nil }
+
+// busy reports whether a client waits for an answer: time that passes then is a delay.
+func (w *world) busy() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.call != nil })
 }
 
 func (w *world) pass() {
-	w.now += unit
-	w.n.Now = (epoch + w.now) * 1000
+	w.Now += unit
+	w.n.Now = epoch + w.Now.Microseconds()
 	w.n.Sweep()
 }
 
@@ -186,13 +164,13 @@ func (w *world) acquire(i int) {
 func (w *world) renew(i int) {
 	c := &w.cl[i]
 	c.renewed++
-	c.h.Step(hold.Event{Kind: hold.Tick}, w.instant(i))
+	c.h.Step(hold.Event{Kind: hold.Tick}, w.Instant(i))
 	w.send(i, 'r')
 }
 
 func (w *world) release(i int) {
 	c := &w.cl[i]
-	c.h.Step(hold.Event{Kind: hold.Released}, w.instant(i))
+	c.h.Step(hold.Event{Kind: hold.Released}, w.Instant(i))
 	c.phase = ends
 	w.send(i, 'e')
 }
@@ -200,21 +178,22 @@ func (w *world) release(i int) {
 func (w *world) send(i int, kind byte) {
 	c := &w.cl[i]
 	w.seq++
-	until := w.n.Now + unit*1000 - 1 // what follows in the model at once is a microsecond later
+	until := w.n.Now + unit.Microseconds() - 1 // what follows in the model at once is a microsecond later
 	r := sending{i, w.seq, kind, c.owner, c.token, until, c.ticket, c.missing}
 	w.net = append(w.net, r)
-	c.call = &call{sending: r, sent: w.instant(i)}
+	c.call = &call{sending: r, sent: w.Instant(i)}
 }
 
-func desc(i int) string { return fmt.Sprintf("cl%d x 0 1 %d 0 1 h -", i, lasts) }
+// land executes and answers what was sent after a request, before anything else happens.
+func (w *world) land(after int) {
+	for i := range w.Clients {
+		w.finish(i, after)
+	}
+}
 
-// land executes and answers what a client has sent since a request, before anything else happens.
-func (w *world) land(i, since int) {
-	for range 3 {
-		k := w.cl[i].call
-		if k == nil || k.seq <= since {
-			return
-		}
+// finish executes and answers what a client has sent after a request, and what it sends then.
+func (w *world) finish(i, after int) {
+	for k := w.cl[i].call; k != nil && k.seq > after; k = w.cl[i].call {
 		if at := slices.IndexFunc(w.net, func(r sending) bool { return r.seq == k.seq }); at >= 0 {
 			w.exec(at, false)
 		}
@@ -228,8 +207,8 @@ func (w *world) exec(i int, again bool) {
 	if !again {
 		w.net = slices.Delete(w.net, i, i+1)
 	}
-	n, q := w.n, Request{Owner: r.owner, Desc: desc(r.who), Sent: "0", Until: r.until}
-	before := n.Holders()
+	n, q := w.n, Request{Owner: r.owner, Desc: fmt.Sprintf("cl%d x 0 1 %d 0 1 h -", r.who, lasts.Milliseconds()), Sent: "0", Until: r.until}
+	before := w.stored()
 	var said string
 	switch r.kind {
 	case 'a':
@@ -241,7 +220,7 @@ func (w *world) exec(i int, again bool) {
 		}
 		said = n.Touch(fmt.Sprint("cl", r.who), "0", r.until, e, back)
 	case 'c', 'r':
-		said = n.Renew(r.owner, r.token, lasts, false)
+		said = n.Renew(r.owner, r.token, lasts.Milliseconds(), false)
 	case 'e':
 		said = n.Release(r.owner, r.token, "id", 0)
 	case 'l':
@@ -254,27 +233,23 @@ func (w *world) exec(i int, again bool) {
 		}
 	}
 	n.Said = nil
-	after := n.Holders()
+	after, nobody := w.stored(), explore.Claim[string]{}
 	if (r.kind == 'e' || r.kind == 'l') && !slices.Contains(w.ended, r.owner) {
 		w.ended = append(slices.Clip(w.ended), r.owner)
 	}
-	had := func(h Holder) bool {
-		return slices.ContainsFunc(before, func(b Holder) bool { return b.Owner == h.Owner && b.Token == h.Token })
-	}
-	same := len(before) == len(after) && !slices.ContainsFunc(after, func(h Holder) bool { return !had(h) })
+	owner := before == nobody || before == explore.Claim[string]{Owner: r.owner, Token: r.token}
 	switch {
-	case r.until < n.Now && (r.kind == 'a' || r.kind == 't') && !same:
-		w.judge.Broken = "4: a request acts after its end"
-	case w.b.Losses == 0 && slices.ContainsFunc(after, func(h Holder) bool { return slices.Contains(w.ended, h.Owner) }):
-		w.judge.Broken = "4: a request acts after its owner has left or released"
-	case (r.kind == 'e' || r.kind == 'r' || r.kind == 'c') && len(before) > 0 && (before[0].Owner != r.owner || before[0].Token != r.token) && !same:
-		w.judge.Broken = "5: somebody else ends an acquisition"
-	case slices.ContainsFunc(after, func(h Holder) bool { return !had(h) && h.Token <= w.granted }):
-		w.judge.Broken = "2: a token is not greater than that of an earlier grant"
+	case w.Losses == 0 && slices.Contains(w.ended, after.Owner):
+		w.Broken = "4: a request acts after its owner has left or released"
+	case after == before:
+	case r.until < n.Now && (r.kind == 'a' || r.kind == 't'):
+		w.Broken = "4: a request acts after its end"
+	case !owner && (r.kind == 'e' || r.kind == 'r' || r.kind == 'c'):
+		w.Broken = "5: somebody else ends an acquisition"
+	case after != nobody && after.Token <= w.granted:
+		w.Broken = "2: a token is not greater than that of an earlier grant"
 	}
-	for _, h := range after {
-		w.granted = max(w.granted, h.Token)
-	}
+	w.granted = max(w.granted, after.Token)
 	if k := w.cl[r.who].call; k != nil && k.seq == r.seq && !k.done {
 		k.done, k.answer = true, said
 	}
@@ -289,8 +264,8 @@ func (w *world) answer(i int) {
 	switch {
 	case k.kind == 'a' && (f[0] == "taken" || f[0] == "granted"):
 		c.token, c.phase = number(f[2]), holds
-		c.h = hold.New(w.b.Terms(lasts*time.Millisecond), k.sent, lasts*time.Millisecond)
-		if !c.h.Fresh(w.instant(i)) {
+		c.h = hold.New(w.Terms(lasts), k.sent, lasts)
+		if !c.h.Fresh(w.Instant(i)) {
 			c.phase = confirms
 			w.send(i, 'c')
 		}
@@ -303,11 +278,11 @@ func (w *world) answer(i int) {
 		c.missing = f[1] == "0"
 	case k.kind == 't':
 	case k.kind == 'c' && f[0] == "ok":
-		c.h, c.phase = hold.New(w.b.Terms(lasts*time.Millisecond), k.sent, lasts*time.Millisecond), holds
+		c.h, c.phase = hold.New(w.Terms(lasts), k.sent, lasts), holds
 	case k.kind == 'r' && f[0] == "ok":
-		c.h.Step(hold.Event{Kind: hold.Renewed, Sent: k.sent}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Renewed, Sent: k.sent}, w.Instant(i))
 	case k.kind == 'r':
-		c.h.Step(hold.Event{Kind: hold.Gone, Cause: hold.ErrDeadline}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Gone, Cause: hold.ErrDeadline}, w.Instant(i))
 	default:
 		w.over(i)
 	}
@@ -329,7 +304,7 @@ func (w *world) timeout(i int) {
 		c.phase = ends
 		w.send(i, 'l')
 	case 'r':
-		c.h.Step(hold.Event{Kind: hold.Failed, Cause: hold.ErrDeadline}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Failed, Cause: hold.ErrDeadline}, w.Instant(i))
 	case 't':
 	default:
 		w.over(i)
@@ -349,26 +324,20 @@ func (w *world) hear(k int) {
 // claim returns what a client relies on.
 func (w *world) claim(i int) (explore.Claim[string], bool) {
 	c := &w.cl[i]
-	return explore.Claim[string]{Owner: c.owner, Token: c.token}, c.phase == holds && explore.Relies(c.h, w.instant(i))
+	return explore.Claim[string]{Owner: c.owner, Token: c.token}, c.phase == holds && explore.Relies(c.h, w.Instant(i))
 }
 
 // stored returns whom the server has granted the lock.
-func (w *world) stored() (c explore.Claim[string], some bool) {
-	for _, h := range w.n.Holders() {
-		return explore.Claim[string]{Owner: h.Owner, Token: h.Token}, true
+func (w *world) stored() (c explore.Claim[string]) {
+	for _, h := range w.n.Holders() { // at most one
+		c = explore.Claim[string]{Owner: h.Owner, Token: h.Token}
 	}
-	return c, false
+	return c
 }
 
-func (w *world) look() { w.judge.Rely(w.b.Clients, w.claim) }
+func (w *world) Look() { w.Rely(w.claim) }
 
-func (w *world) check() string {
-	why := w.judge.Check(w.b.Clients, w.claim, w.stored)
-	if why == "" && w.b.Fair > 0 && !w.fair() {
-		return "6, 7: nobody has the name, and a waiter does not get it in time"
-	}
-	return why
-}
+func (w *world) Check() string { return w.Judge(w.claim, w.stored, w.fair) }
 
 func (w *world) wants() bool {
 	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.phase > idle })
@@ -380,13 +349,13 @@ func (w *world) fair() bool {
 	if slices.ContainsFunc(w.cl[:], has) || !w.wants() {
 		return true
 	}
-	n := w.copy()
+	n := w.Copy()
 	n.net = slices.DeleteFunc(n.net, func(r sending) bool { k := n.cl[r.who].call; return k == nil || k.seq != r.seq })
 	turn := func(i int) bool {
 		c := &n.cl[i]
 		switch at := slices.IndexFunc(n.mail, func(g grant) bool { return g.who == i }); {
 		case c.call != nil:
-			n.land(i, 0)
+			n.finish(i, 0)
 		case at >= 0:
 			n.hear(at)
 		case c.phase == waits:
@@ -394,14 +363,14 @@ func (w *world) fair() bool {
 		}
 		return c.phase == holds
 	}
-	return explore.Wait{Clients: w.b.Clients, Units: w.b.Fair, Turns: 6, Wants: n.wants, Turn: turn, Pass: n.pass}.Ends()
+	return explore.Wait{Clients: w.Clients, Units: w.Fair, Turns: 6, Wants: n.wants, Turn: turn, Pass: n.pass}.Ends()
 }
 
 // key makes equal what has the same future. Tokens and tickets are the server's time, which is in it.
-func (w *world) key(k *explore.Key) {
-	k.Num(w.n.Now, w.granted, w.judge.Top.Token)
-	k.Text(w.judge.Top.Owner, w.judge.Broken)
-	k.Faults(w.faults)
+func (w *world) Key(k *explore.Key) {
+	k.Num(w.n.Now, w.granted, w.Top.Token)
+	k.Text(w.Top.Owner, w.Broken)
+	k.Faults(w.Left)
 	for _, name := range slices.Sorted(maps.Keys(w.n.Keys)) {
 		v := w.n.Keys[name]
 		k.Text(name, v.Text)
@@ -417,7 +386,7 @@ func (w *world) key(k *explore.Key) {
 		k.Text(r.owner)
 		k.Num(int64(r.who), int64(r.kind), r.token, r.until, r.ticket)
 	}
-	for i := range w.b.Clients {
+	for i := range w.Clients {
 		c := &w.cl[i]
 		k.Flag(c.missing, c.call != nil)
 		k.Text(c.owner)
@@ -433,33 +402,24 @@ func (w *world) key(k *explore.Key) {
 			k.Num(int64(c.call.kind), int64(c.call.sent.Mono))
 		}
 		if c.phase == holds {
-			k.Hold(c.h, w.instant(i))
+			k.Hold(c.h, w.Instant(i))
 		}
 	}
 }
 
-func (w *world) show() string {
-	held := ""
-	for _, h := range w.n.Holders() {
-		held += fmt.Sprintf("%s/%d", h.Owner, h.Token-epoch*1000)
-	}
-	now := time.Duration(w.now) * time.Millisecond
-	return fmt.Sprintf("%-4s lock[%s] queue %d%s", now, held, len(w.n.waiting()), explore.Relying(w.b.Clients, w.claim))
+func (w *world) Show() string {
+	return fmt.Sprintf("%s lock%v queue %d", w.Line(w.claim), w.stored(), len(w.n.waiting()))
 }
 
 func modelOf(b explore.Bounds) explore.Model[*world] {
-	m := explore.Model[*world]{
-		Init: initial(&b), Copy: (*world).copy, Steps: steps, Left: func(w *world) *explore.Faults { return &w.faults },
-		Look: (*world).look, Key: (*world).key, Check: (*world).check, Show: (*world).show, Limit: 8_000_000,
+	w := &world{World: explore.NewWorld[string](&b)}
+	w.n = &Name{Now: epoch, Keys: map[string]*Key{}, Listening: map[string]bool{}, Counts: true, Retention: 86_400_000}
+	for i := range b.Clients {
+		w.cl[i].left = b.Acquires
+		w.n.Listening[fmt.Sprint("cl", i)] = true
 	}
-	if b.Late > 0 {
-		m = m.AtOnce(func(w *world) int { return w.seq }, func(w *world, after int) {
-			for i := range w.b.Clients {
-				w.land(i, after)
-			}
-		})
-	}
-	return m
+	sent := func(w *world) int { return w.seq }
+	return explore.Model[*world]{Init: w, Steps: steps, Limit: 8_000_000}.AtOnce(sent, (*world).land)
 }
 
 var explored = []explore.Bounds{
@@ -483,7 +443,7 @@ func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	explore.MustBreak(t, modelOf(explore.Bounds{Clients: 2, Acquires: 1, Units: 4, Margin: 1, Rates: explore.Drift}))
+	explore.MustBreak(t, explore.Run(modelOf(explore.Bounds{Clients: 2, Acquires: 1, Units: 4, Margin: 1, Rates: explore.Drift}), 2))
 }
 
 // walked are bounds that are too large to be exhausted.
@@ -498,5 +458,40 @@ func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
 
 // TestWalkMargin takes away the margin of the hold.
 func TestWalkMargin(t *testing.T) {
-	explore.MustMeet(t, modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Units: 100, Delays: 10, Margin: 1, Rates: explore.Drift}))
+	explore.MustBreak(t, explore.Walk(modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Units: 100, Delays: 10, Margin: 1, Rates: explore.Drift}), 1, 1_000_000, 2))
+}
+
+// hunts are the bounds within which mutants are found. They need not be exhausted.
+var hunts = map[string]explore.Bounds{
+	"plain":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5},
+	"again":     {Clients: 2, Acquires: 2, Renews: 1, Units: 4, Delays: 1},
+	"rates":     {Clients: 2, Acquires: 1, Units: 4, Rates: explore.Drift},
+	"delays":    {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Delays: 2},
+	"time-outs": {Clients: 2, Acquires: 2, Renews: 1, Units: 5, Delays: 1, Timeouts: 2},
+	"copies":    {Clients: 2, Acquires: 1, Renews: 1, Units: 4, Timeouts: 1, Copies: 1, Late: 2},
+	"crash":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Crashes: 1, Fair: 2},
+}
+
+// TestExploreHunt explores the bounds that a mutant names.
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
+
+// TestExploreMutants changes the rules of the scripts and the hold.
+func TestExploreMutants(t *testing.T) {
+	explore.Hunt(t, "../../..", []explore.Mutant{
+		explore.Change("a token does not grow", "rules.go", "plain", "token := max(n.Now, number(last)+1)", "token := max(number(last), 1)"),
+		explore.Change("anybody ends a holder", "rules.go", "again", `if !strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)) {`, "if false {"),
+		explore.Change("anybody renews a holder", "rules.go", "again", `case n.mode == "x" && strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)):`, `case n.mode == "x":`),
+		explore.Change("a holder is anybody's", "rules.go", "plain", `rest, own := strings.CutPrefix(n.text, format+owner+" ")`, "rest, own := strings.CutPrefix(n.text, format)\n\t_, rest, _ = strings.Cut(rest, \" \")"),
+		explore.Change("the lock ends after half a lease", "rules.go", "plain", "n.Put(Lock, n.text, ttl)", "n.Put(Lock, n.text, ttl/2)"),
+		explore.Change("the lock of a dead holder stays", "rules.go", "crash", "n.Put(Lock, n.text, ttl)", "n.Put(Lock, n.text, 100*ttl)"),
+		explore.Change("a renewal gives a quarter of a lease", "rules.go", "plain", "n.end(Lock, n.ms()+ttl)\n\t\treturn true\n\tcase n.mode == \"s\"", "n.end(Lock, n.ms()+ttl/4)\n\t\treturn true\n\tcase n.mode == \"s\""),
+		explore.Change("keys end a hand-over early", "state.go", "plain", "k.Until > 0 && k.Until <= n.ms()", "k.Until > 0 && k.Until <= n.ms()+2000"),
+		explore.Change("a late request is served", "scripts.go", "time-outs", "if q.Until < n.Now {\n\t\treturn late", "if false {\n\t\treturn late"),
+		explore.Change("a late touch is served", "scripts.go", "time-outs", "if until < n.Now {\n\t\treturn fmt.Sprintf(\"late %d\", n.Now)\n\t}\n\tn.speaks", "n.speaks"),
+		explore.Change("a held name counts as untouched", "scripts.go", "plain", "return !n.there(Lock) && !n.there(Queue)", "return !n.there(Queue)"),
+		explore.Change("a lease that is over is renewed", "scripts.go", "time-outs", "if n.mode != \"x\" || !n.extend(owner, token, ttl) {\n\t\treturn \"gone\"", "if n.mode == \"free\" {\n\t\tn.Put(Lock, fmt.Sprintf(\"%s%s %d cl0 x 0 1 %d 0 1 h -\", format, owner, token, ttl), ttl)\n\t} else if n.mode != \"x\" || !n.extend(owner, token, ttl) {\n\t\treturn \"gone\""),
+		explore.Change("a renewal always succeeds", "scripts.go", "delays", "return \"gone\"\n\t}\n\treturn \"ok\" + left", "return \"ok\"\n\t}\n\treturn \"ok\" + left"),
+		explore.Change("a release leaves no mark", "scripts.go", "copies", "	if had || late > 0 {\n\t\tn.mark(", "	if late > 0 {\n\t\tn.mark("),
+		explore.Change("who leaves leaves no mark", "scripts.go", "copies", "\tn.mark(q.Owner, \"\", late)\n", ""),
+	})
 }
