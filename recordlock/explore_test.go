@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,23 +27,7 @@ const (
 	unit     = 2 * time.Second // of the explored time
 	lasts    = 2 * unit        // the TTL
 	longTime = 25 * time.Hour
-	most     = 3 // clients
 )
-
-// bounds say what may happen, and how often.
-type bounds struct {
-	delays                       int // units of time that pass while a request is on its way, of all requests together
-	renews                       int // of each acquisition; 0 means 1
-	clients, acquires            int // acquires of each client
-	timeouts, crashes, jumps     int // of all clients together; requests that timed out stay on their way
-	losses, giveups, copies, all int // copies: requests that are executed twice. all: steps of time, 0 is no bound
-	late                         int // requests during which something else happens, of all clients together; 0 is no bound
-	clock                        bool
-	rates                        [most]float64
-	behind                       time.Duration // of the clock of the second client
-	margin                       time.Duration
-	fair                         int // the most units until a waiter gets a lock without a holder; 0 is not judged
-}
 
 type request struct {
 	who, seq int
@@ -54,20 +38,12 @@ type request struct {
 }
 
 type call struct {
-	seq      int
-	get      bool
-	st       *state
+	request
 	m        moment
 	executed bool
 	after    *state // the answer of a read
 	version  string
 	err      error
-}
-
-// undo is a job that withdraws a request.
-type undo struct {
-	job   *job
-	owner string
 }
 
 type client struct {
@@ -81,71 +57,39 @@ type client struct {
 	lease   driver.Lease
 	renews  *job
 	leaves  *job
-	undoes  []undo
-	left    int // acquires
-	renewed int // renewals of this acquisition
-	life    int // incarnation
+	undoes  map[*job]string // that withdraw a request, and its owner
+	left    int             // acquires
+	renewed int             // renewals of this acquisition
+	life    int             // incarnation
 }
 
 type world struct {
-	b                                                         *bounds
-	now                                                       time.Duration
-	rec                                                       *state
-	version                                                   int
-	gone                                                      bool // the record does not exist
-	ends                                                      time.Duration
-	net                                                       []request
-	seq                                                       int
-	cl                                                        [most]client
-	top                                                       int64 // the greatest token that a holder has relied on
-	topper                                                    string
-	timeouts, crashes, jumps, losses, giveups, copies, delays int
-	late                                                      int
-	broken                                                    string
+	explore.World[string]
+	rec     *state // nil if the record does not exist
+	version int
+	ends    time.Duration // of the record; 0 means never
+	net     []request
+	seq     int
+	cl      [explore.MostClients]client
 }
-
-const (
-	kAcquire = iota
-	kStep
-	kExec
-	kCopy
-	kAnswer
-	kTimeout
-	kTick
-	kJump
-	kRenew
-	kRelease
-	kGiveUp
-	kCrash
-	kLose
-	kDo
-	kLate = 32 // with one of the others: something happens before its request is answered
-)
 
 var start = time.Unix(1_700_000_000, 0)
 
-func (w *world) local(c int) time.Duration { return time.Duration(float64(w.now) * w.b.rates[c]) }
-
 // time is what the clock of a client shows.
 func (w *world) time(c int) time.Time {
-	at := start.Add(w.local(c))
+	at := start.Add(w.Local(c))
 	if c == 1 {
-		at = at.Add(-w.b.behind)
+		at = at.Add(-w.Behind)
 	}
 	return at
-}
-
-func (w *world) instant(c int) hold.Instant {
-	l := w.local(c)
-	return hold.Instant{Mono: l, Boot: l, Wall: l}
 }
 
 func (w *world) moment(c int) moment {
 	at := w.time(c)
 	m := moment{now: at, wall: at, none: true}
-	if w.b.clock {
+	if w.Clock {
 		m.known, m.none = true, false
-		m.earliest, m.latest = start.Add(w.now), start.Add(w.now)
+		m.earliest, m.latest = start.Add(w.Now), start.Add(w.Now)
 	}
 	return m
 }
@@ -153,32 +97,17 @@ func (w *world) moment(c int) moment {
 // noEngine is open, and starts what reports a loss.
 var noEngine = &Engine{tasks: tasks.New()}
 
-func (w *world) worker(c int) *worker {
-	return &worker{engine: noEngine, id: fmt.Sprintf("d%d.%d", c, w.cl[c].life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
+// newClient returns a client that has not begun. life is its incarnation.
+func newClient(i, left, life int) client {
+	d := &worker{engine: noEngine, id: fmt.Sprintf("d%d.%d", i, life), name: "n", key: "n", wake: make(chan struct{}, 1), running: true, holds: map[string]*acquiring{}, old: true}
+	return client{d: d, left: left, life: life, undoes: map[*job]string{}}
 }
 
-func initial(b *bounds) *world {
-	w := &world{b: b, gone: true, timeouts: b.timeouts, crashes: b.crashes, jumps: b.jumps, losses: b.losses, giveups: b.giveups, copies: b.copies, delays: b.delays, late: b.late}
-	for c := range b.clients {
-		w.cl[c].left = b.acquires
-		w.cl[c].d = w.worker(c)
-	}
-	return w
-}
-
-func (w *world) copy() *world {
+func (w *world) Copy() *world {
 	n := *w
 	n.net = slices.Clone(w.net)
-	for i := range w.b.clients {
+	for i := range w.Clients {
 		n.cl[i] = w.cl[i].copy()
-	}
-	return &n
-}
-
-func fresh(j *job) *job {
-	n := *j
-	if !n.ended {
-		n.done = make(chan struct{})
 	}
 	return &n
 }
@@ -189,29 +118,32 @@ func (c client) copy() client {
 		at: o.at, old: o.old, next: o.next, seen: o.seen, changed: o.changed, beat: o.beat, number: o.number, answered: o.answered}
 	c.d = d
 	moved := map[*job]*job{}
+	move := func(j, to *job) *job { // to has the function of the copy
+		apply := to.apply
+		*to = *j
+		if to.apply = apply; !to.ended {
+			to.done = make(chan struct{})
+		}
+		moved[j] = to
+		return to
+	}
 	if c.a != nil {
-		a, j := *c.a, fresh(c.a.job)
-		a.worker, a.queued, a.job = d, make(chan driver.WaitInfo, 1), j
-		j.apply, j.acquires = a.enter, &a
-		moved[c.a.job], c.a = j, &a
+		a := *c.a
+		a.worker, a.queued = d, make(chan driver.WaitInfo, 1)
+		a.job = move(c.a.job, &job{apply: a.enter})
+		a.acquires, c.a = &a, &a
 	}
 	if c.renews != nil {
-		j := fresh(c.renews)
-		j.apply = renewal(c.lease).apply
-		moved[c.renews], c.renews = j, j
+		c.renews = move(c.renews, renewal(c.lease))
 	}
 	if c.leaves != nil {
-		j := leaving(c.lease)
-		apply := j.apply
-		*j = *fresh(c.leaves)
-		j.apply = apply
-		moved[c.leaves], c.leaves = j, j
+		c.leaves = move(c.leaves, leaving(c.lease))
 	}
-	c.undoes = slices.Clone(c.undoes)
-	for i, u := range c.undoes {
-		c.undoes[i].job = fresh(u.job)
-		moved[u.job] = c.undoes[i].job
+	undoes := map[*job]string{}
+	for j, owner := range c.undoes {
+		undoes[move(j, &job{apply: j.apply})] = owner
 	}
+	c.undoes = undoes
 	for _, j := range o.jobs {
 		d.jobs = append(d.jobs, moved[j])
 	}
@@ -222,105 +154,85 @@ func (c client) copy() client {
 	return c
 }
 
-func (w *world) next(emit func(explore.Action, func(*world))) {
-	act := func(k, c, arg int, f func(n *world, c *client)) {
-		a := explore.Action{Kind: uint8(k), Who: uint8(max(c, 0)), Arg: uint8(arg)}
-		seq := w.seq
-		step := func(late bool) func(*world) {
-			return func(n *world) {
-				if c < 0 {
-					f(n, nil)
-				} else {
-					f(n, &n.cl[c])
-				}
-				switch {
-				case n.seq == seq || w.b.late == 0: // it has sent nothing, or all requests may be late
-				case late:
-					n.late--
-				default:
-					n.land(c, seq)
-				}
-				n.tidy()
-			}
-		}
-		emit(a, step(false))
-		if a.Kind |= kLate; c >= 0 && w.late > 0 {
-			emit(a, step(true))
-		}
-	}
-	for i := range w.net {
-		act(kExec, -1, i, func(n *world, _ *client) { n.exec(i, false) })
-		if w.copies > 0 && !w.net[i].get {
-			act(kCopy, -1, i, func(n *world, _ *client) { n.copies--; n.exec(i, true) })
-		}
-	}
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		if c.call != nil {
-			if c.call.executed {
-				act(kAnswer, i, 0, func(n *world, c *client) { n.answer(i) })
-			}
-			if w.timeouts > 0 {
-				act(kTimeout, i, 0, func(n *world, c *client) { n.timeouts--; n.timeout(i) })
-			}
-		} else if len(c.d.jobs) > 0 {
-			act(kStep, i, 0, func(n *world, c *client) { n.step(i) })
-		}
-		if w.b.late == 0 && (c.call != nil || len(c.d.jobs) > 0) {
-			act(kDo, i, 0, func(n *world, c *client) { n.do(i) })
-		}
-		if c.a == nil && c.left > 0 {
-			act(kAcquire, i, 0, func(n *world, c *client) { n.acquire(i) })
-		}
-		if c.has && c.renews == nil && c.leaves == nil {
-			if c.sure && c.renewed < max(w.b.renews, 1) {
-				h := c.h
-				if h.Step(hold.Event{Kind: hold.Tick}, w.instant(i)).Renew {
-					act(kRenew, i, 0, func(n *world, c *client) { n.renew(i) })
-				}
-			}
-			act(kRelease, i, 0, func(n *world, c *client) { n.release(i) })
-		}
-		if c.a != nil && !c.has && w.giveups > 0 {
-			act(kGiveUp, i, 0, func(n *world, c *client) {
-				n.giveups--
-				n.giveUp(i)
-			})
-		}
-		if w.crashes > 0 && (c.a != nil || len(c.d.jobs) > 0) {
-			act(kCrash, i, 0, func(n *world, c *client) {
-				n.crashes--
-				n.cl[i] = client{left: c.left, life: c.life + 1}
-				n.cl[i].d = n.worker(i)
-			})
-		}
-	}
-	waits, works := 0, false
-	for _, c := range w.cl[:w.b.clients] {
-		if c.call != nil {
-			waits = 1
-		}
-		works = works || c.left > 0 || c.a != nil || c.call != nil || len(c.d.jobs) > 0
-	}
-	if works && w.delays >= waits && (w.b.all == 0 || w.now < time.Duration(w.b.all)*unit) {
-		act(kTick, -1, 0, func(n *world, _ *client) { n.now += unit; n.delays -= waits })
-	}
-	if w.jumps > 0 {
-		act(kJump, -1, 0, func(n *world, _ *client) { n.jumps--; n.now += longTime })
-	}
-	if w.losses > 0 && !w.gone {
-		act(kLose, -1, 0, func(n *world, _ *client) { n.losses--; n.gone, n.rec, n.version = true, nil, n.version+1 })
-	}
+func clients(w *world) int  { return w.Clients }
+func requests(w *world) int { return len(w.net) }
+
+var steps = []explore.Step[*world]{
+	{Name: "the store executes request #", Of: requests,
+		Then: func(w *world, i int) { w.exec(i, false) }},
+	{Name: "the store executes a copy of request #", Of: requests, Fault: explore.Copy,
+		If:   func(w *world, i int) bool { return !w.net[i].get },
+		Then: func(w *world, i int) { w.exec(i, true) }},
+	{Name: "client # gets the answer", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].call != nil && w.cl[i].call.executed },
+		Then: (*world).answer},
+	{Name: "client # stops waiting for the answer", Of: clients, Fault: explore.Timeout, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].call != nil },
+		Then: (*world).timeout},
+	{Name: "client # decides", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].call == nil && len(w.cl[i].d.jobs) > 0 },
+		Then: (*world).step},
+	{Name: "client # works until its next change is stored", Of: clients, // this shortens traces and adds no state
+		If:   func(w *world, i int) bool { return w.Late == 0 && w.cl[i].works() },
+		Then: (*world).do},
+	{Name: "client # acquires", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].a == nil && w.cl[i].left > 0 },
+		Then: (*world).acquire},
+	{Name: "client # renews", Of: clients,
+		If: func(w *world, i int) bool {
+			c := &w.cl[i]
+			return c.sure && c.mayEnd() && w.RenewalDue(i, c.h, c.renewed)
+		},
+		Then: (*world).renew},
+	{Name: "client # releases", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].mayEnd() },
+		Then: (*world).release},
+	{Name: "client # gives up", Of: clients, Fault: explore.GiveUp,
+		If:   func(w *world, i int) bool { return w.cl[i].a != nil && !w.cl[i].has },
+		Then: (*world).giveUp},
+	{Name: "client # crashes", Of: clients, Fault: explore.Crash,
+		If:   func(w *world, i int) bool { return w.cl[i].a != nil || len(w.cl[i].d.jobs) > 0 },
+		Then: func(w *world, i int) { w.cl[i] = newClient(i, w.cl[i].left, w.cl[i].life+1) }},
+	{Name: "time passes", Fault: explore.Delay, While: (*world).busy,
+		If:   func(w *world, _ int) bool { return w.lives() && (w.Units == 0 || w.Now < time.Duration(w.Units)*unit) },
+		Then: func(w *world, _ int) { w.pass() }},
+	{Name: "a day passes", Fault: explore.Pause,
+		Then: func(w *world, _ int) { w.Now += longTime }},
+}
+
+// works reports whether a client has something to do.
+func (c *client) works() bool { return c.call != nil || len(c.d.jobs) > 0 }
+
+// mayEnd reports whether a client has the lock, and neither renews nor releases it.
+func (c *client) mayEnd() bool { return c.has && c.renews == nil && c.leaves == nil }
+
+// busy reports whether a client waits for an answer: time that passes then is a delay.
+func (w *world) busy() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.call != nil })
+}
+
+// lives reports whether a client has something to do, now or later.
+func (w *world) lives() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.left > 0 || c.a != nil || c.d != nil && c.works() })
+}
+
+func (w *world) pass() {
+	w.Now += unit
+	w.expire()
 }
 
 func (w *world) acquire(i int) {
 	c := &w.cl[i]
 	c.left--
-	a := c.d.newAcquiring(driver.Request{Name: "n", TTL: lasts, Wait: true, Mode: driver.Exclusive})
-	a.me.Owner = fmt.Sprintf("o%d.%d.%d", i, c.life, c.left)
-	c.a = a
-	c.d.submit(a.job)
-	if c.call == nil {
+	c.a = c.d.newAcquiring(driver.Request{Name: "n", TTL: lasts, Wait: true, Mode: driver.Exclusive})
+	c.a.me.Owner = fmt.Sprintf("o%d.%d.%d", i, c.life, c.left)
+	w.submit(i, c.a.job)
+}
+
+// submit gives a job to the worker of a client, which decides at once if it is idle.
+func (w *world) submit(i int, j *job) {
+	c := &w.cl[i]
+	if c.d.submit(j); c.call == nil {
 		w.step(i)
 	}
 }
@@ -331,35 +243,32 @@ func (w *world) send(i int, r request, m moment) {
 	r.who, r.seq = i, w.seq
 	w.net = append(w.net, r)
 	c.d.number++
-	c.call = &call{seq: w.seq, get: r.get, st: r.st, m: m}
+	c.call = &call{request: r, m: m}
 }
 
 func (w *world) step(i int) {
 	c := &w.cl[i]
 	d := c.d
-	w.busy(i)
-	w.after(i)
-	if len(d.jobs) == 0 {
+	w.endJobs(i)
+	if w.after(i); len(d.jobs) == 0 {
 		return
 	}
-	if d.old {
-		w.send(i, request{get: true}, moment{})
-		return
+	if !d.old {
+		m := w.moment(i)
+		if st, version := d.apply(m); st != nil {
+			w.send(i, request{st: st, from: version, life: st.lone(m)}, m)
+			return
+		}
+		if w.after(i); len(d.jobs) == 0 {
+			return
+		}
+		d.old = true // it polls at any time
 	}
-	m := w.moment(i)
-	if st, version := d.apply(m); st != nil {
-		w.send(i, request{st: st, from: version, life: st.lone(m)}, m)
-		return
-	}
-	w.after(i)
-	if len(d.jobs) > 0 { // it polls at any time
-		d.old = true
-		w.send(i, request{get: true}, moment{})
-	}
+	w.send(i, request{get: true}, moment{})
 }
 
-// busy ends the jobs whose callers have gone.
-func (w *world) busy(i int) {
+// endJobs ends the jobs whose callers have gone.
+func (w *world) endJobs(i int) {
 	d := w.cl[i].d
 	d.busy(context.Background(), w.time(i))
 	d.running = true // the model does what its goroutine does
@@ -372,7 +281,7 @@ func (w *world) giveUp(i int) {
 	c.a.leave(w.time(i))
 	for _, j := range c.d.jobs {
 		if !slices.Contains(before, j) {
-			c.undoes = append(c.undoes, undo{j, owner})
+			c.undoes[j] = owner
 		}
 	}
 	w.after(i)
@@ -381,33 +290,35 @@ func (w *world) giveUp(i int) {
 // do lets a client work until its next change is stored, while nothing else happens.
 func (w *world) do(i int) {
 	for range 3 {
-		c := &w.cl[i]
-		if c.call == nil && len(c.d.jobs) > 0 {
+		if c := &w.cl[i]; c.call == nil && len(c.d.jobs) > 0 {
 			w.step(i)
 		}
-		if c.call == nil {
+		k := w.cl[i].call
+		if k == nil {
 			return
 		}
-		read := c.call.get
-		if k := slices.IndexFunc(w.net, func(r request) bool { return r.seq == w.cl[i].call.seq && r.who == i }); k >= 0 {
-			w.exec(k, false)
-		}
-		if w.answer(i); !read {
+		if w.finish(i); !k.get {
 			return
 		}
 	}
 }
 
-// land executes and answers what a client has sent since a request, before anything else happens.
-func (w *world) land(i, since int) {
-	for range 4 {
-		k := w.cl[i].call
-		if k == nil || k.seq <= since {
-			return
+// land executes and answers what was sent after a request, before anything else happens.
+func (w *world) land(after int) {
+	for i := range w.Clients {
+		for w.cl[i].call != nil && w.cl[i].call.seq > after {
+			w.finish(i)
 		}
-		w.exec(slices.IndexFunc(w.net, func(r request) bool { return r.seq == k.seq }), false)
-		w.answer(i)
 	}
+}
+
+// finish executes and answers the request of a client.
+func (w *world) finish(i int) {
+	seq := w.cl[i].call.seq
+	if k := slices.IndexFunc(w.net, func(r request) bool { return r.seq == seq }); k >= 0 {
+		w.exec(k, false)
+	}
+	w.answer(i)
 }
 
 // exec executes a request at the store. Its answer goes to the client if that still waits.
@@ -417,34 +328,33 @@ func (w *world) exec(i int, again bool) {
 		w.net = slices.Delete(w.net, i, i+1)
 	}
 	w.expire()
-	k := call{after: w.rec, version: w.at()}
-	if !r.get {
-		if r.from != w.at() {
-			k.err = driver.ErrConflict
-		} else {
-			w.rec, w.gone, w.ends = r.st, false, 0
-			w.version++
-			if r.life > 0 {
-				w.ends = w.now + r.life
-			}
-			k.version = w.at()
+	before, err := w.rec, error(nil)
+	switch {
+	case r.get:
+	case r.from != w.at():
+		err = driver.ErrConflict
+	default:
+		w.rec, w.ends = r.st, 0
+		w.version++
+		if r.life > 0 {
+			w.ends = w.Now + r.life
 		}
 	}
-	if c := w.cl[r.who].call; c != nil && c.seq == r.seq && !c.executed {
-		c.executed, c.after, c.version, c.err = true, k.after, k.version, k.err
+	if c := w.cl[r.who].call; w.awaited(r) && !c.executed {
+		c.executed, c.after, c.version, c.err = true, before, w.at(), err
 	}
 }
 
 func (w *world) at() string {
-	if w.gone {
+	if w.rec == nil {
 		return ""
 	}
 	return strconv.Itoa(w.version)
 }
 
 func (w *world) expire() {
-	if !w.gone && w.ends > 0 && w.now >= w.ends {
-		w.gone, w.rec, w.ends = true, nil, 0
+	if w.rec != nil && w.ends > 0 && w.Now >= w.ends {
+		w.rec, w.ends = nil, 0
 		w.version++
 	}
 }
@@ -478,7 +388,7 @@ func (w *world) timeout(i int) {
 	d.fail(driver.ErrUnavailable, now)
 	if c.renews != nil { // the root gives an attempt a sixth of the TTL
 		c.renews.until = now
-		w.busy(i)
+		w.endJobs(i)
 	}
 	w.after(i)
 }
@@ -486,19 +396,17 @@ func (w *world) timeout(i int) {
 // after does what the root does when jobs have ended.
 func (w *world) after(i int) {
 	c := &w.cl[i]
-	now := w.instant(i)
+	now := w.Instant(i)
 	if a := c.a; a != nil && !c.has && a.ended {
 		if a.err != nil {
 			c.a = nil
 		} else {
-			since := a.grant.Sent.Sub(w.time(i)) + w.local(i)
+			since := a.grant.Sent.Sub(w.time(i)) + w.Local(i)
 			c.has = true
 			c.d.collected(a)
 			c.lease = driver.Lease{Name: "n", Owner: a.grant.Owner, Token: a.grant.Token, TTL: lasts}
-			c.h = hold.New(w.terms(), hold.Instant{Mono: since, Boot: since, Wall: since}, lasts)
-			if c.h.Fresh(now) {
-				w.rely(i)
-			} else {
+			c.h = hold.New(w.Terms(lasts), hold.Instant{Mono: since, Boot: since, Wall: since}, lasts)
+			if c.sure = c.h.Fresh(now); !c.sure {
 				w.renew(i)
 			}
 		}
@@ -507,8 +415,7 @@ func (w *world) after(i int) {
 		c.renews = nil
 		switch {
 		case j.err == nil && !c.sure:
-			c.h = hold.New(w.terms(), c.sent, lasts)
-			w.rely(i)
+			c.h, c.sure = hold.New(w.Terms(lasts), c.sent, lasts), true
 		case j.err == nil:
 			c.h.Step(hold.Event{Kind: hold.Renewed, Sent: c.sent}, now)
 		case errors.Is(j.err, driver.ErrNotHeld):
@@ -523,131 +430,90 @@ func (w *world) after(i int) {
 		c.leaves, c.has, c.sure, c.a = nil, false, false, nil
 		c.renewed, c.lease, c.h, c.sent = 0, driver.Lease{}, hold.Hold{}, hold.Instant{}
 	}
-	c.undoes = slices.DeleteFunc(c.undoes, func(u undo) bool { return u.job.ended })
+	maps.DeleteFunc(c.undoes, func(j *job, _ string) bool { return j.ended })
 	if c.a == nil && c.left == 0 && len(c.d.jobs) == 0 { // it does nothing any more
-		*c = client{life: c.life, d: w.worker(i)}
+		*c = newClient(i, 0, c.life)
 	}
-}
-
-func (w *world) terms() hold.Terms { return hold.Terms{TTL: lasts, Margin: w.b.margin, Leased: true} }
-
-// rely begins the hold: from now on the caller works.
-func (w *world) rely(i int) {
-	c := &w.cl[i]
-	c.sure = true
 }
 
 func (w *world) renew(i int) {
 	c := &w.cl[i]
 	if c.sure {
 		c.renewed++
-		c.h.Step(hold.Event{Kind: hold.Tick}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Tick}, w.Instant(i))
 	}
-	c.sent, c.renews = w.instant(i), renewal(c.lease)
+	c.sent, c.renews = w.Instant(i), renewal(c.lease)
 	c.d.submit(c.renews)
 }
 
 func (w *world) release(i int) {
 	c := &w.cl[i]
-	c.h.Step(hold.Event{Kind: hold.Released}, w.instant(i))
+	c.h.Step(hold.Event{Kind: hold.Released}, w.Instant(i))
 	c.leaves = leaving(c.lease)
-	c.d.submit(c.leaves)
-	if c.call == nil {
-		w.step(i)
-	}
+	w.submit(i, c.leaves)
 }
 
-// tidy drops what can have no effect any more.
-func (w *world) tidy() {
-	w.expire()
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		switch {
-		case !w.relies(i):
-		case c.lease.Token > w.top:
-			w.top, w.topper = c.lease.Token, c.lease.Owner
-		case c.lease.Owner != w.topper:
-			w.broken = "2: a client relies on a token that is not greater than an earlier one"
-		}
+// claim returns what a client relies on.
+func (w *world) claim(i int) (explore.Claim[string], bool) {
+	c := &w.cl[i]
+	return explore.Claim[string]{Owner: c.lease.Owner, Token: c.lease.Token}, c.sure && explore.Relies(c.h, w.Instant(i))
+}
+
+// stored returns the holder in the record.
+func (w *world) stored() (c explore.Claim[string]) {
+	if w.rec != nil && len(w.rec.Holders) > 0 {
+		c = explore.Claim[string]{Owner: w.rec.Holders[0].Owner, Token: w.rec.Holders[0].Token}
 	}
+	return c
+}
+
+// look judges what depends on the past, and drops what has no effect any more.
+func (w *world) Look() {
+	w.expire()
+	w.Rely(w.claim)
 	w.net = slices.DeleteFunc(w.net, func(r request) bool {
-		k := w.cl[r.who].call
-		waits := k != nil && k.seq == r.seq
-		return !waits && (r.get || r.from != "" && r.from != w.at())
+		return !w.awaited(r) && (r.get || r.from != "" && r.from != w.at())
 	})
 }
 
-func (w *world) relies(i int) bool {
-	c := &w.cl[i]
-	return c.sure && explore.Relies(c.h, w.instant(i))
+// awaited reports whether the client of a request waits for its answer.
+func (w *world) awaited(r request) bool {
+	k := w.cl[r.who].call
+	return k != nil && k.seq == r.seq
 }
 
-func (w *world) check() string {
-	for i := range w.b.clients {
-		if w.b.losses > 0 || !w.relies(i) {
-			continue
-		}
-		for k := range i {
-			if w.relies(k) {
-				return "1: two clients rely on the lock"
-			}
-		}
-		c := &w.cl[i]
-		if w.rec == nil || len(w.rec.Holders) == 0 {
-			return "5: a client relies on a lock that somebody else has ended"
-		}
-		if h := w.rec.Holders[0]; h.Owner != c.lease.Owner || h.Token != c.lease.Token {
-			return "3: the lock is granted while another client relies on it"
-		}
+func (w *world) Check() string { return w.Judge(w.claim, w.stored, w.fair) }
+
+// fair reports whether a waiter gets a name that nobody has, without further faults.
+func (w *world) fair() bool {
+	if slices.ContainsFunc(w.cl[:], func(c client) bool { return c.has }) || !w.wanted() {
+		return true
 	}
-	if w.broken == "" && w.b.fair > 0 {
-		if n := w.fair(); n > w.b.fair {
-			return fmt.Sprintf("6, 7: nobody has the name, and a waiter does not get it in %d units", w.b.fair)
+	n := w.Copy()
+	n.net = slices.DeleteFunc(n.net, func(r request) bool { return !n.awaited(r) })
+	turn := func(i int) bool {
+		for len(n.net) > 0 {
+			n.exec(0, false)
 		}
+		if c := &n.cl[i]; c.call != nil {
+			n.answer(i)
+		} else if len(c.d.jobs) > 0 {
+			n.step(i)
+		}
+		return n.cl[i].sure
 	}
-	return w.broken
+	return explore.Wait{Clients: w.Clients, Units: w.Fair, Turns: 8, Wants: n.wanted, Turn: turn, Pass: n.pass}.Ends()
 }
 
-// fair lets everything work without faults, and returns after how many units a waiter has the lock; 0
-// if the rule does not apply, since somebody holds it or nobody wants it.
-func (w *world) fair() int {
-	all := w.cl[:w.b.clients]
-	if slices.ContainsFunc(all, func(c client) bool { return c.has }) || !slices.ContainsFunc(all, client.wants) {
-		return 0
-	}
-	n := w.copy()
-	n.net = slices.DeleteFunc(n.net, func(r request) bool { k := n.cl[r.who].call; return k == nil || k.seq != r.seq })
-	for units := 0; units <= w.b.fair; units++ {
-		for range 8 {
-			for i := range n.b.clients {
-				for len(n.net) > 0 {
-					n.exec(0, false)
-				}
-				if c := &n.cl[i]; c.call != nil {
-					n.answer(i)
-				} else if len(c.d.jobs) > 0 {
-					n.step(i)
-				}
-				if n.cl[i].sure {
-					return units
-				}
-			}
-		}
-		if !slices.ContainsFunc(n.cl[:n.b.clients], client.wants) {
-			return 0 // the waits have ended with an error
-		}
-		n.now += unit
-		n.expire()
-	}
-	return w.b.fair + 1
-}
+func (w *world) wanted() bool { return slices.ContainsFunc(w.cl[:], client.wants) }
 
 // wants reports whether a client waits for the lock. One whose grant came too late to be confirmed does
 // not.
 func (c client) wants() bool { return c.a != nil && (!c.has || c.sure || c.renews != nil) }
 
-// key makes equal what has the same future: numbers count by rank, times relative to now.
-func (w *world) keyOf(b []byte, perm []int) []byte {
+// keyOf adds what has an effect on the future, with the clients in an order. Tokens and the like count by
+// rank, times relative to now.
+func (w *world) keyOf(key *explore.Key, order []int) {
 	var nums [64]int64
 	all := nums[:0]
 	states := make([]*state, 0, 12)
@@ -657,8 +523,8 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 		}
 	}
 	see(w.rec)
-	place := [most]byte{}
-	for p, i := range perm {
+	place := [explore.MostClients]byte{}
+	for p, i := range order {
 		place[i] = byte(p)
 	}
 	net := slices.Clone(w.net)
@@ -668,7 +534,7 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	for _, r := range net {
 		see(r.st)
 	}
-	for _, i := range perm {
+	for _, i := range order {
 		see(w.cl[i].d.state)
 		if k := w.cl[i].call; k != nil {
 			see(k.st)
@@ -684,8 +550,8 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 			all = append(all, h.Ticket, h.Beat)
 		}
 	}
-	all = append(all, w.top)
-	for i := range w.b.clients {
+	all = append(all, w.Top.Token)
+	for i := range w.Clients {
 		c := &w.cl[i]
 		all = append(all, w.time(i).UnixMicro(), c.lease.Token)
 		if c.a != nil {
@@ -697,36 +563,24 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	rank := func(v int64) { i, _ := slices.BinarySearch(all, v); b = append(b, byte(i)) }
-	num := func(v int64) { b = binary.AppendVarint(b, v) }
-	flag := func(fs ...bool) {
-		v := byte(0)
-		for i, f := range fs {
-			if f {
-				v |= 1 << i
-			}
-		}
-		b = append(b, v)
-	}
+	rank := func(v int64) { i, _ := slices.BinarySearch(all, v); key.Num(int64(i)) }
 	text := func(s string) {
-		b = append(b, s...)
-		if k := strings.LastIndexByte(s, 'o'); k >= 0 && k+1 < len(s) && s[k+1] >= '0' && s[k+1] <= '9' {
-			b[len(b)-len(s)+k+1] = '0' + place[s[k+1]-'0']
+		from := len(*key)
+		if key.Text(s); clientAt(s) >= 0 {
+			(*key)[from+clientAt(s)] = '0' + place[s[clientAt(s)]-'0']
 		}
-		b = append(b, 0)
 	}
-	wall := start.Add(w.now).UnixMicro()
+	wall := start.Add(w.Now).UnixMicro()
 	claims := func(cs []claim) {
-		b = append(b, byte(len(cs)))
+		key.Num(int64(len(cs)))
 		for _, c := range cs {
 			text(c.Owner)
 			rank(c.Token)
 			rank(c.Ticket)
 			rank(c.Beat)
-			num(c.TTL)
-			if w.b.clock { // without it the stamps are not used
-				num(min(wall-c.Wall, c.TTL+3+w.b.behind.Microseconds()))
-				num(min(wall-c.Store, c.TTL+3))
+			key.Num(c.TTL)
+			if w.Clock { // without it the stamps are not used
+				key.Num(min(wall-c.Wall, c.TTL+3+w.Behind.Microseconds()), min(wall-c.Store, c.TTL+3))
 			}
 		}
 	}
@@ -735,39 +589,27 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 		claims(st.Holders)
 		claims(st.Waiters)
 	}
-	id := func(st *state) { b = append(b, byte(slices.Index(states, st)+1)) }
-	version := func(v string) {
-		switch v {
-		case "":
-			b = append(b, 0)
-		case w.at():
-			b = append(b, 1)
-		default:
-			b = append(b, 2)
-		}
-	}
-	ago := func(t time.Time, now time.Time, top time.Duration) { num(int64(min(now.Sub(t), top))) }
+	id := func(st *state) { key.Num(int64(slices.Index(states, st))) }
+	version := func(v string) { key.Flag(v == "", v == w.at()) }
+	ago := func(t time.Time, now time.Time, top time.Duration) { key.Num(int64(min(now.Sub(t), top))) }
 	id(w.rec)
-	flag(w.gone)
-	flag(w.ends > 0) // only a long pause lasts so long
-	rank(w.top)
-	text(w.topper)
-	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.jumps), byte(w.losses), byte(w.giveups), byte(w.copies), byte(w.delays), byte(w.late))
-	text(w.broken)
+	key.Flag(w.ends > 0) // only a long pause lasts so long
+	rank(w.Top.Token)
+	text(w.Top.Owner)
+	text(w.Broken)
+	key.Faults(w.Left)
 	for _, r := range net {
-		k := w.cl[r.who].call
-		flag(r.get, k != nil && k.seq == r.seq)
-		b = append(b, place[r.who])
+		key.Flag(r.get, w.awaited(r))
+		key.Num(int64(place[r.who]), int64(r.life))
 		id(r.st)
 		version(r.from)
-		num(int64(r.life))
 	}
-	for _, i := range perm {
+	for _, i := range order {
 		c := &w.cl[i]
 		d, now := c.d, w.time(i)
 		rank(now.UnixMicro())
-		b = append(b, byte(c.left), byte(c.life), byte(c.renewed), byte(len(d.jobs)))
-		flag(c.has, c.sure, c.call != nil, d.old, c.a != nil, c.renews != nil, c.leaves != nil)
+		key.Num(int64(c.left), int64(c.life), int64(c.renewed), int64(len(d.jobs)))
+		key.Flag(c.has, c.sure, c.call != nil, d.old, c.a != nil, c.renews != nil, c.leaves != nil)
 		id(d.state)
 		version(d.version)
 		ago(d.beat, now, 5*time.Second)
@@ -777,15 +619,13 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 			ago(d.seen[owner].at, now, lifeOf(owner)+3*time.Microsecond)
 		}
 		for _, j := range d.jobs {
-			flag(j == jobOf(c.a), j == c.renews, j == c.leaves, j.unsure, !j.until.IsZero(), d.answered <= j.after, d.number <= j.after)
-			num(int64(j.answer))
-			for _, u := range c.undoes {
-				if j == u.job {
-					text(u.owner)
-				}
+			key.Flag(c.a != nil && j == c.a.job, j == c.renews, j == c.leaves, j.unsure, !j.until.IsZero(), d.answered <= j.after, d.number <= j.after)
+			key.Num(int64(j.answer))
+			if owner, undoes := c.undoes[j]; undoes {
+				text(owner)
 			}
 			if !j.until.IsZero() {
-				num(int64(max(j.until.Sub(now), -1)))
+				key.Num(int64(max(j.until.Sub(now), -1)))
 			}
 		}
 		if c.a != nil {
@@ -797,47 +637,46 @@ func (w *world) keyOf(b []byte, perm []int) []byte {
 			}
 		}
 		if k := c.call; k != nil {
-			flag(k.get, k.executed, k.err != nil)
+			key.Flag(k.get, k.executed, k.err != nil)
 			id(k.st)
 			id(k.after)
 			version(k.version)
 			if !k.get {
 				age := now.Sub(k.m.now) // a minute passes only as a long pause
-				num(int64(min(age, 5*time.Second)))
-				flag(age > storeLimit)
+				key.Num(int64(min(age, 5*time.Second)))
+				key.Flag(age > storeLimit)
 			}
 		}
 		if c.has {
 			rank(c.lease.Token)
-			b = explore.HoldKey(b, c.h, w.instant(i))
+			key.Hold(c.h, w.Instant(i))
 			if c.renews != nil {
-				num(int64(min(w.instant(i).Since(c.sent), lasts)))
+				key.Num(int64(min(w.Instant(i).Since(c.sent), lasts)))
 			}
 		}
 	}
-	if w.b.all > 0 {
-		num(int64(w.now))
+	if w.Units > 0 {
+		key.Num(int64(w.Now))
 	}
-	return b
 }
 
-var perms = [][][]int{1: {{0}}, 2: {{0, 1}, {1, 0}}, 3: {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}}
+// orders has the orders of so many clients.
+var orders = [][][]int{1: {{0}}, 2: {{0, 1}, {1, 0}}, 3: {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}}
 
 // key is the same for worlds that differ only by which client is which, unless their clocks differ.
-func (w *world) key(b []byte) []byte {
-	all := perms[w.b.clients]
-	if w.b.behind != 0 || w.b.rates != [most]float64{1, 1, 1} {
-		return w.keyOf(b, all[0])
+func (w *world) Key(least *explore.Key) {
+	all := orders[w.Clients]
+	if w.Behind != 0 || w.Rates[0] != 0 {
+		all = all[:1]
 	}
-	var other []byte
-	for i, p := range all {
-		if i == 0 {
-			b = w.keyOf(b, p)
-		} else if other = w.keyOf(other[:0], p); bytes.Compare(other, b) < 0 {
-			b = append(b[:0], other...)
+	w.keyOf(least, all[0])
+	var other explore.Key
+	for _, order := range all[1:] {
+		other = other[:0]
+		if w.keyOf(&other, order); bytes.Compare(other, *least) < 0 {
+			*least = append((*least)[:0], other...)
 		}
 	}
-	return b
 }
 
 func lifeOf(id string) time.Duration {
@@ -847,94 +686,56 @@ func lifeOf(id string) time.Duration {
 	return lasts
 }
 
-func jobOf(a *acquiring) *job {
-	if a == nil {
-		return nil
+// clientAt returns where the id of an owner, or of its place, has the number of its client, or -1.
+func clientAt(id string) int {
+	i := strings.LastIndexByte(id, 'o') + 1
+	if i == 0 || i == len(id) || id[i] < '0' || id[i] > '9' {
+		return -1
 	}
-	return a.job
+	return i
 }
 
-func sortedKeys(s sightings, place [most]byte) []string {
-	keys := make([]string, 0, 8)
-	for k := range s {
-		keys = append(keys, k)
-	}
+func sortedKeys(s sightings, place [explore.MostClients]byte) []string {
 	renamed := func(k string) byte {
-		if i := strings.LastIndexByte(k, 'o'); i >= 0 && k[i+1] >= '0' && k[i+1] <= '9' {
-			return place[k[i+1]-'0']
+		if i := clientAt(k); i >= 0 {
+			return place[k[i]-'0']
 		}
 		return 0
 	}
-	slices.SortFunc(keys, func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(s), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(renamed(a), renamed(b)), cmp.Compare(a, b))
 	})
-	return keys
 }
 
-func (w *world) show(a explore.Action) string {
-	what := []string{"acquires", "decides", "store executes", "store executes a copy of", "gets the answer", "has a timeout", "time passes", "a day passes",
-		"renews", "releases", "gives up", "crashes", "the store loses the record", "executed and answered"}[a.Kind%kLate]
-	line := fmt.Sprintf("%-4s ", w.now)
-	switch a.Kind % kLate {
-	case kTick, kJump, kLose:
-		line += what
-	case kExec, kCopy:
-		line += fmt.Sprintf("%s request %d", what, a.Arg)
-	default:
-		line += fmt.Sprintf("%c %s", 'A'+a.Who, what)
-		if k := w.cl[a.Who].call; a.Kind%kLate == kStep && k != nil {
-			line += map[bool]string{true: ": reads", false: ": swaps"}[k.get]
-		}
-	}
-	line = fmt.Sprintf("%-46s", line)
-	who := []string{}
+func (w *world) Show() string {
+	waiting := 0
 	if w.rec != nil {
-		for _, h := range w.rec.Holders {
-			who = append(who, fmt.Sprintf("%s/%d", h.Owner, h.Token-start.UnixMicro()))
-		}
-		for _, h := range w.rec.Waiters {
-			who = append(who, "wait "+h.Owner)
-		}
+		waiting = len(w.rec.Waiters)
 	}
-	line += fmt.Sprintf(" record[%s]", strings.Join(who, " "))
-	for i := range w.b.clients {
-		if w.relies(i) {
-			line += fmt.Sprintf("  %c RELIES", 'A'+i)
-		}
-	}
-	return line
+	return fmt.Sprintf("%s record%v queue %d", w.Line(w.claim), w.stored(), waiting)
 }
 
-func modelOf(b bounds) explore.Model[*world] {
-	for i := range b.rates {
-		if b.rates[i] == 0 {
-			b.rates[i] = 1
-		}
+func modelOf(b explore.Bounds) explore.Model[*world] {
+	w := &world{World: explore.NewWorld[string](&b)}
+	for c := range b.Clients {
+		w.cl[c] = newClient(c, b.Acquires, 0)
 	}
-	if b.margin == 0 {
-		b.margin = lasts/50 + 10*time.Millisecond
-	}
-	return explore.Model[*world]{
-		Init: initial(&b), Copy: (*world).copy, Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
-		Limit: 8_000_000,
-	}
+	sent := func(w *world) int { return w.seq }
+	return explore.Model[*world]{Init: w, Steps: steps, Limit: 8_000_000}.AtOnce(sent, (*world).land)
 }
 
-var drift = [most]float64{0.99, 1.01, 1}
-
-// The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []explore.Bounds[bounds]{
-	explore.Always("2 clients", bounds{clients: 2, acquires: 1}),
-	explore.Always("2 clients, 1 crash, store clock; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, clock: true, fair: 4}),
-	explore.Slowly("2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, crashes: 1, fair: 7}),
-	explore.Slowly("2 clients, 1 delay", bounds{clients: 2, acquires: 1, delays: 1}),
-	explore.Slowly("2 clients, 1 pause of a day, store clock", bounds{clients: 2, acquires: 1, jumps: 1, clock: true}),
-	explore.Slowly("2 clients, 1 request given up, 5 units", bounds{clients: 2, acquires: 1, giveups: 1, all: 5}),
-	explore.Slowly("2 clients, 1 time-out, 4 units", bounds{clients: 2, acquires: 1, timeouts: 1, all: 4}),
-	explore.Slowly("2 clients, clocks 2 % apart, 5 units", bounds{clients: 2, acquires: 1, all: 5, rates: drift}),
-	explore.Slowly("2 clients, 2 late requests, 1 doubled request, 4 units", bounds{clients: 2, acquires: 1, late: 2, copies: 1, all: 4}),
-	explore.Slowly("2 clients with 2 acquires, 1 late request, 1 time-out, 3 units", bounds{clients: 2, acquires: 2, late: 1, timeouts: 1, all: 3}),
-	explore.Slowly("2 clients with 2 acquires, 1 late request, 1 crash, 3 units", bounds{clients: 2, acquires: 2, late: 1, crashes: 1, all: 3}),
+var explored = []explore.Bounds{
+	{Name: "2 clients", Clients: 2, Acquires: 1, Renews: 1},
+	{Name: "2 clients, 1 crash, store clock; who waits gets in", Clients: 2, Acquires: 1, Renews: 1, Crashes: 1, Clock: true, Fair: 4},
+	{Slow: true, Name: "2 clients, 1 crash; who waits gets in", Clients: 2, Acquires: 1, Renews: 1, Crashes: 1, Fair: 7},
+	{Slow: true, Name: "2 clients, 1 delay", Clients: 2, Acquires: 1, Renews: 1, Delays: 1},
+	{Slow: true, Name: "2 clients, 1 pause of a day, store clock", Clients: 2, Acquires: 1, Renews: 1, Pauses: 1, Clock: true},
+	{Slow: true, Name: "2 clients, 1 request given up, 5 units", Clients: 2, Acquires: 1, Renews: 1, GiveUps: 1, Units: 5},
+	{Slow: true, Name: "2 clients, 1 time-out, 4 units", Clients: 2, Acquires: 1, Renews: 1, Timeouts: 1, Units: 4},
+	{Slow: true, Name: "2 clients, clocks 2 % apart, 5 units", Clients: 2, Acquires: 1, Renews: 1, Units: 5, Rates: explore.Drift},
+	{Slow: true, Name: "2 clients, 2 late requests, 1 doubled request, 4 units", Clients: 2, Acquires: 1, Renews: 1, Late: 2, Copies: 1, Units: 4},
+	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 1 time-out, 3 units", Clients: 2, Acquires: 2, Renews: 1, Late: 1, Timeouts: 1, Units: 3},
+	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 1 crash, 3 units", Clients: 2, Acquires: 2, Renews: 1, Late: 1, Crashes: 1, Units: 3},
 }
 
 func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
@@ -944,20 +745,58 @@ func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	explore.MustBreak(t, modelOf(bounds{clients: 2, acquires: 1, all: 5, margin: 1, rates: drift}))
+	explore.MustBreak(t, explore.Run(modelOf(explore.Bounds{Clients: 2, Acquires: 1, Renews: 1, Units: 5, Margin: 1, Rates: explore.Drift}), 2))
 }
 
 // walked are bounds that are too large to be exhausted.
-var walked = []explore.Bounds[bounds]{
-	explore.Always("3 clients, time-outs, crashes, give-ups, doubled requests", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3}),
-	explore.Always("the same, store clock", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3, jumps: 1, clock: true}),
-	explore.Always("the same, clocks 2 % apart", bounds{clients: 3, acquires: 5, renews: 3, delays: 30, timeouts: 5, crashes: 2, giveups: 3, copies: 3, rates: drift}),
-	explore.Always("2 clients, one clock an hour behind; who waits gets in", bounds{clients: 2, acquires: 5, delays: 20, timeouts: 3, crashes: 1, behind: time.Hour, fair: 7}),
+var walked = []explore.Bounds{
+	{Name: "3 clients, time-outs, crashes, give-ups, doubled requests", Clients: 3, Acquires: 5, Renews: 3, Delays: 30, Timeouts: 5, Crashes: 2, GiveUps: 3, Copies: 3},
+	{Name: "the same, store clock", Clients: 3, Acquires: 5, Renews: 3, Delays: 30, Timeouts: 5, Crashes: 2, GiveUps: 3, Copies: 3, Pauses: 1, Clock: true},
+	{Name: "the same, clocks 2 % apart", Clients: 3, Acquires: 5, Renews: 3, Delays: 30, Timeouts: 5, Crashes: 2, GiveUps: 3, Copies: 3, Rates: explore.Drift},
+	{Name: "2 clients, one clock an hour behind; who waits gets in", Clients: 2, Acquires: 5, Renews: 1, Delays: 20, Timeouts: 3, Crashes: 1, Behind: time.Hour, Fair: 7},
 }
 
 func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
 
 // TestWalkMargin takes away the margin of the hold.
 func TestWalkMargin(t *testing.T) {
-	explore.MustMeet(t, modelOf(bounds{clients: 2, acquires: 5, renews: 3, delays: 10, margin: 1, rates: drift}))
+	explore.MustBreak(t, explore.Walk(modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Delays: 10, Margin: 1, Rates: explore.Drift}), 1, 1_000_000, 2))
+}
+
+// hunts are the bounds within which mutants are found. They need not be exhausted.
+var hunts = map[string]explore.Bounds{
+	"plain":       {Clients: 2, Acquires: 1, Renews: 1},
+	"again":       {Clients: 2, Acquires: 2, Renews: 1},
+	"rates":       {Clients: 2, Acquires: 1, Renews: 1, Rates: explore.Drift},
+	"delays":      {Clients: 2, Acquires: 1, Renews: 1, Delays: 2},
+	"time-outs":   {Clients: 2, Acquires: 2, Renews: 1, Delays: 1, Timeouts: 2},
+	"crash":       {Clients: 2, Acquires: 1, Renews: 1, Crashes: 1, Fair: 7},
+	"renews":      {Clients: 2, Acquires: 1, Renews: 2},
+	"crash again": {Clients: 2, Acquires: 2, Renews: 1, Crashes: 1, Fair: 7},
+	"day":         {Clients: 2, Acquires: 2, Renews: 1, Timeouts: 1, Pauses: 1},
+}
+
+// TestExploreHunt explores the bounds that a mutant names.
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
+
+// TestExploreMutants changes the decisions and the hold.
+func TestExploreMutants(t *testing.T) {
+	explore.Hunt(t, "..", []explore.Mutant{
+		explore.Change("a lease that is over is renewed", "job.go", "delays", "if h == nil || h.Token != l.Token {\n\t\t\treturn refused", "if h == nil {\n\t\t\treturn stored, nil\n\t\t}\n\t\tif h.Token != l.Token {\n\t\t\treturn refused"),
+		explore.Change("anybody ends a holder", "job.go", "again", "case h != nil && h.Token == l.Token:\n\t\t\tst.remove(l.Owner)", "case h != nil || len(st.Holders) > 0:\n\t\t\tst.Holders = nil"),
+		explore.Change("a token does not grow", "state.go", "again", "st.Last = max(st.Last+1, m.wall.UnixMicro())", "st.Last = max(st.Last, 1)"),
+		explore.Change("a lease ends after a quarter", "state.go", "plain", "return left <= 0\n\t}\n\tdead", "return left <= micros(l.TTL)*3/4\n\t}\n\tdead"),
+		explore.Change("a request fits beside a holder", "state.go", "plain", "if taken > 0 && (exclusive", "if false && (exclusive"),
+		explore.Change("a dead holder stays", "state.go", "crash", "slices.DeleteFunc(st.Holders, dead), slices.DeleteFunc(st.Waiters, dead)", "st.Holders, slices.DeleteFunc(st.Waiters, dead)"),
+		explore.Change("a dead waiter stays", "state.go", "crash again", "slices.DeleteFunc(st.Holders, dead), slices.DeleteFunc(st.Waiters, dead)", "slices.DeleteFunc(st.Holders, dead), st.Waiters"),
+		explore.Change("a renewal does not begin the lease again", "lease.go", "renews", "if old, ok := s[id]; ok && old.beat == l.Beat {", "if old, ok := s[id]; ok {", "if seen, ok := s[id]; ok && seen.beat == l.Beat {", "if seen, ok := s[id]; ok {"),
+		explore.Change("a renewal has the same beat", "lease.go", "renews", "l.Beat = max(l.Beat+1, m.wall.UnixMicro())", "l.Beat = max(l.Beat, 1)"),
+		explore.Change("a lease is half as long", "lease.go", "plain", "micros(l.TTL + 2)", "micros(l.TTL) / 2"),
+		explore.Change("a lease counts from before the answer", "step.go", "plain", "w.seen = w.seen.note(st, now)", "w.seen = w.seen.note(st, now.Add(-3*time.Second))"),
+		explore.Change("a conflict counts as stored", "step.go", "plain", "case err == nil:\n\t\tw.beat", "case err == nil || errors.Is(err, driver.ErrConflict):\n\t\tw.beat"),
+		explore.Change("what waits is granted", "step.go", "plain", "case waits, joins:\n\t\t\ta.queue(st)", "case joins:\n\t\t\ta.queue(st)\n\t\tcase waits:\n\t\t\ta.grant.Owner, a.grant.Token, a.grant.Sent = a.me.Owner, st.Last+1, time.Unix(1_700_000_000, 0)\n\t\t\tw.finish(j, nil)"),
+		explore.Change("who finds an earlier attempt keeps its token", "acquire.go", "day", "	if closed || st.holder(a.me.Owner) != nil {", "	if h := st.holder(a.me.Owner); h != nil {\n\t\th.renew(m)\n\t\ta.grant = driver.Grant{Owner: h.Owner, Token: h.Token, Floor: h.Token, Sent: m.now, TTL: a.req.TTL}\n\t\treturn stored, nil\n\t}\n\tif closed || st.holder(a.me.Owner) != nil {"),
+		explore.Change("a token counts however late it was stored", "step.go", "day", "m.age(now) > storeLimit", "m.age(now) > 10000*storeLimit"),
+		explore.Change("the store's answer is not needed", "step.go", "time-outs", "case !errors.Is(err, driver.ErrConflict) && !final(err): // it may have been stored, or may still be\n", "case !errors.Is(err, driver.ErrConflict) && !final(err):\n\t\tw.settle(st)\n"),
+	})
 }

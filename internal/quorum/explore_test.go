@@ -1,7 +1,6 @@
 package quorum_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
@@ -21,20 +20,7 @@ const (
 	unit  = 2 * time.Second // of the explored time, as long as a request may be served
 	lasts = 3 * unit        // the TTL
 	nodes = 3
-	most  = 3 // clients
 )
-
-// bounds say what may happen, and how often, for all clients together.
-type bounds struct {
-	clients, acquires int // attempts of each client
-	renews            int // of each acquisition
-	units             int // of time
-	late              int // requests during which something else happens
-	timeouts, crashes int
-	delays            int           // units of time that pass while a client waits for answers
-	rates             [most]float64 // of the clocks; 0 is 1
-	margin            time.Duration
-}
 
 const ( // kinds of parcels
 	asks = iota
@@ -81,55 +67,27 @@ type client struct {
 }
 
 type world struct {
-	b                       *bounds
-	now                     time.Duration
-	nodes                   [nodes]sim.Node
-	net                     []parcel
-	cl                      [most]client
-	owners                  sim.Owner
-	top                     int64 // the greatest token that a client has relied on
-	topper                  sim.Owner
-	late, timeouts, crashes int
-	delays                  int
-	broken                  string
+	explore.World[sim.Owner]
+	nodes  [nodes]sim.Node
+	net    []parcel
+	cl     [explore.MostClients]client
+	owners sim.Owner
 }
 
-func initial(b *bounds) *world {
-	w := &world{b: b, late: b.late, timeouts: b.timeouts, crashes: b.crashes, delays: b.delays}
-	for i := range w.nodes {
-		w.nodes[i].Ahead = time.Second.Microseconds()
-	}
-	for i := range b.clients {
-		w.cl[i].left = b.acquires
-	}
-	return w
-}
-
-func (w *world) copy() *world {
+func (w *world) Copy() *world {
 	n := *w
 	n.net = slices.Clone(w.net)
 	for i, o := range w.nodes {
 		n.nodes[i] = sim.Node{Ahead: o.Ahead, Fence: o.Fence, Seats: slices.Clone(o.Seats), Bars: slices.Clone(o.Bars)}
 	}
-	for i := range n.cl {
-		n.cl[i].answers, n.cl[i].standings = slices.Clip(n.cl[i].answers), slices.Clip(n.cl[i].standings)
-	}
 	return &n
 }
 
-func (w *world) instant(c int) hold.Instant {
-	rate := w.b.rates[c]
-	if rate == 0 {
-		rate = 1
-	}
-	return at(time.Duration(float64(w.now) * rate))
-}
-
 // micros is what the clock of every node shows.
-func (w *world) micros() int64 { return w.now.Microseconds() }
+func (w *world) micros() int64 { return w.Now.Microseconds() }
 
 func (w *world) terms() quorum.Terms {
-	return quorum.Terms{Nodes: nodes, Need: nodes/2 + 1, TTL: lasts, Drift: w.b.margin}
+	return quorum.Terms{Nodes: nodes, Need: nodes/2 + 1, TTL: lasts, Drift: w.Terms(lasts).Margin}
 }
 
 // take makes the attempt of a client again.
@@ -158,101 +116,77 @@ func (w *world) renewal(c *client) (r *quorum.Renewal, repair []int) {
 	return r, repair
 }
 
-const (
-	kAcquire = iota
-	kServe   // what was sent is executed and answered at once
-	kLate    // or one of it is not
-	kExec
-	kAnswer
-	kSilent
-	kExpire
-	kRenew
-	kRelease
-	kCrash
-	kTick
-)
+func clients(w *world) int { return w.Clients }
+func parcels(w *world) int { return len(w.net) }
 
-var what = [...]string{"acquires", "is answered", "late:", "executed:", "answered:", "no answer in time:", "gives up", "renews", "releases", "crashes", "time passes"}
-
-func (w *world) next(emit func(explore.Action, func(*world))) {
-	act := func(k, c, arg int, f func(n *world)) {
-		emit(explore.Action{Kind: uint8(k), Who: uint8(c), Arg: uint8(arg)}, func(n *world) {
-			f(n)
-			n.look()
-		})
-	}
-	if first := slices.IndexFunc(w.net, isFresh); first >= 0 {
-		who := int(w.net[first].who)
-		act(kServe, who, 0, (*world).serve)
-		for i, p := range w.net {
-			if p.fresh && w.late > 0 {
-				act(kLate, who, i, func(n *world) { n.late--; n.net[i].fresh = false })
-			}
-		}
-		return
-	}
-	for i, p := range w.net {
-		if p.done {
-			act(kAnswer, int(p.who), i, func(n *world) { n.answer(i) })
-		} else {
-			act(kExec, int(p.who), i, func(n *world) { n.exec(i) })
-		}
-		if w.timeouts > 0 && !p.silent {
-			act(kSilent, int(p.who), i, func(n *world) {
-				n.timeouts--
-				n.net[i].silent = true
-				p.vote, p.standing = quorum.Vote{}, quorum.Silent
-				n.pass(p)
-			})
-		}
-	}
-	waits := 0
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		if c.taking || c.renewing {
-			waits = 1
-		}
-		switch {
-		case c.taking:
-			act(kExpire, i, 0, func(n *world) { n.cl[i].expired = true; n.decide(i) })
-		case c.holds:
-			h := c.h
-			if !c.renewing && c.renewed < w.b.renews && h.Step(hold.Event{Kind: hold.Tick}, w.instant(i)).Renew {
-				act(kRenew, i, 0, func(n *world) { n.renew(i) })
-			}
-			act(kRelease, i, 0, func(n *world) { n.release(i) })
-		case c.left > 0:
-			act(kAcquire, i, 0, func(n *world) { n.acquire(i) })
-		}
-		if w.crashes > 0 && (c.taking || c.holds) {
-			act(kCrash, i, 0, func(n *world) { n.crashes--; n.cl[i] = client{left: c.left} })
-		}
-	}
-	if w.delays >= waits && w.now < time.Duration(w.b.units)*unit {
-		act(kTick, 0, 0, func(n *world) { n.delays -= waits; n.now += unit })
-	}
+// steps: what was just sent is answered, or late, before anything else happens.
+var steps = []explore.Step[*world]{
+	{Name: "what was just sent is executed and answered", First: true,
+		If:   func(w *world, _ int) bool { return slices.ContainsFunc(w.net, isFresh) },
+		Then: func(w *world, _ int) { w.serve() }},
+	{Name: "request # is late", Of: parcels, Fault: explore.Late, First: true,
+		If:   func(w *world, i int) bool { return w.net[i].fresh },
+		Then: func(w *world, i int) { w.net[i].fresh = false }},
+	{Name: "request # is executed", Of: parcels,
+		If:   func(w *world, i int) bool { return !w.net[i].done },
+		Then: (*world).exec},
+	{Name: "request # is answered", Of: parcels,
+		If:   func(w *world, i int) bool { return w.net[i].done },
+		Then: (*world).answer},
+	{Name: "the client of request # stops waiting for the answer", Of: parcels, Fault: explore.Timeout,
+		If:   func(w *world, i int) bool { return !w.net[i].silent },
+		Then: (*world).silence},
+	{Name: "client # acquires", Of: clients,
+		If:   func(w *world, i int) bool { c := &w.cl[i]; return !c.taking && !c.holds && c.left > 0 },
+		Then: (*world).acquire},
+	{Name: "client # gives up", Of: clients,
+		If:   func(w *world, i int) bool { return w.cl[i].taking },
+		Then: func(w *world, i int) { w.cl[i].expired = true; w.decide(i) }},
+	{Name: "client # renews", Of: clients,
+		If: func(w *world, i int) bool {
+			c := &w.cl[i]
+			return c.holds && !c.renewing && w.RenewalDue(i, c.h, c.renewed)
+		},
+		Then: (*world).renew},
+	{Name: "client # releases", Of: clients,
+		If:   func(w *world, i int) bool { return w.cl[i].holds },
+		Then: (*world).release},
+	{Name: "client # crashes", Of: clients, Fault: explore.Crash,
+		If:   func(w *world, i int) bool { return (w.cl[i].taking || w.cl[i].holds) },
+		Then: func(w *world, i int) { w.cl[i] = client{left: w.cl[i].left} }},
+	{Name: "time passes", Fault: explore.Delay, While: (*world).busy,
+		If:   func(w *world, _ int) bool { return w.Now < time.Duration(w.Units)*unit },
+		Then: func(w *world, _ int) { w.Now += unit }},
 }
 
 func isFresh(p parcel) bool { return p.fresh }
 
 // serve executes and answers what was just sent. What follows from the answers is then fresh.
 func (w *world) serve() {
-	fresh := 0
-	for _, p := range w.net {
-		if p.fresh {
-			fresh++
-		}
-	}
-	for ; fresh > 0; fresh-- {
+	sent := slices.DeleteFunc(slices.Clone(w.net), func(p parcel) bool { return !p.fresh })
+	for range sent {
 		i := slices.IndexFunc(w.net, isFresh)
 		w.exec(i)
 		w.answer(i)
 	}
 }
 
+// silence makes a client take a parcel for lost. It is still on its way.
+func (w *world) silence(i int) {
+	w.net[i].silent = true
+	p := w.net[i]
+	p.vote, p.standing = quorum.Vote{}, quorum.Silent
+	w.pass(p)
+}
+
+// busy reports whether a client waits for answers: time that passes then is a delay.
+func (w *world) busy() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.taking || c.renewing })
+}
+
 func (w *world) send(i int, kind byte, to []int, p parcel) {
 	for _, node := range to {
-		p.kind, p.who, p.node, p.fresh, p.sent = kind, byte(i), byte(node), true, w.instant(i)
+		p.kind, p.who, p.node, p.fresh, p.sent = kind, byte(i), byte(node), true, w.Instant(i)
 		w.net = append(w.net, p)
 	}
 }
@@ -262,20 +196,20 @@ var everyNode = []int{0, 1, 2}
 func (w *world) acquire(i int) {
 	c := &w.cl[i]
 	w.owners++
-	now := w.instant(i)
+	now := w.Instant(i)
 	*c = client{owner: w.owners, proposed: max(w.micros()+5000, c.proposed+1), sent: now, taking: true, left: c.left - 1}
 	w.send(i, asks, everyNode, parcel{owner: c.owner, token: c.proposed, by: w.micros() + unit.Microseconds() - 1})
 }
 
 func (w *world) renew(i int) {
 	c := &w.cl[i]
-	c.h.Step(hold.Event{Kind: hold.Tick}, w.instant(i))
-	c.renewing, c.renewed, c.resent, c.standings = true, c.renewed+1, w.instant(i), nil
+	c.h.Step(hold.Event{Kind: hold.Tick}, w.Instant(i))
+	c.renewing, c.renewed, c.resent, c.standings = true, c.renewed+1, w.Instant(i), nil
 	w.send(i, renews, everyNode, parcel{owner: c.owner, token: c.token})
 }
 
 func (w *world) release(i int) {
-	w.cl[i].h.Step(hold.Event{Kind: hold.Released}, w.instant(i))
+	w.cl[i].h.Step(hold.Event{Kind: hold.Released}, w.Instant(i))
 	w.free(i, everyNode)
 	w.leave(i)
 }
@@ -329,12 +263,12 @@ func (w *world) pass(p parcel) {
 	mine := p.owner == c.owner
 	switch {
 	case (p.kind == asks || p.kind == raises) && mine:
-		c.answers = append(c.answers, answer{p, w.instant(i)})
+		c.answers = append(slices.Clip(c.answers), answer{p, w.Instant(i)})
 		w.decide(i)
 	case p.kind == asks && p.vote.Granted: // of an attempt that is over
 		w.send(i, frees, []int{int(p.node)}, parcel{owner: p.owner})
 	case p.kind == renews && mine && p.sent == c.resent && c.holds:
-		c.standings = append(c.standings, answer{p, w.instant(i)})
+		c.standings = append(slices.Clip(c.standings), answer{p, w.Instant(i)})
 		w.renewed(i)
 	}
 }
@@ -349,7 +283,7 @@ func (w *world) decide(i int) {
 	case !c.taking:
 	case t.State() == quorum.Won:
 		c.taking, c.holds, c.token, c.lease = false, true, t.Token(), t.Sent()
-		c.h = hold.New(hold.Terms{TTL: lasts, Margin: w.b.margin, Leased: true}, c.lease, lasts)
+		c.h = hold.New(w.Terms(lasts), c.lease, lasts)
 	case t.State() == quorum.Lost:
 		w.leave(i)
 	}
@@ -358,7 +292,7 @@ func (w *world) decide(i int) {
 // renewed does what the renewal decides after its last answer.
 func (w *world) renewed(i int) {
 	c := &w.cl[i]
-	now := w.instant(i)
+	now := w.Instant(i)
 	r, repair := w.renewal(c)
 	if left := c.h.Left(now); left > 0 && c.h.Cause() == nil {
 		w.send(i, repairs, repair, parcel{owner: c.owner, token: c.token, by: w.micros() + min(unit-1, left).Microseconds()})
@@ -378,131 +312,83 @@ func (w *world) renewed(i int) {
 	}
 }
 
-func (w *world) relies(i int) bool {
-	return w.cl[i].holds && explore.Relies(w.cl[i].h, w.instant(i))
+// claim returns what a client relies on.
+func (w *world) claim(i int) (explore.Claim[sim.Owner], bool) {
+	c := &w.cl[i]
+	return explore.Claim[sim.Owner]{Owner: c.owner, Token: c.token}, c.holds && explore.Relies(c.h, w.Instant(i))
 }
 
 // look judges what depends on the past, and drops what has no effect any more.
-func (w *world) look() {
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		switch {
-		case !w.relies(i):
-		case c.token > w.top:
-			w.top, w.topper = c.token, c.owner
-		case c.owner != w.topper:
-			w.broken = "2: a client relies on a token that is not greater than an earlier one"
-		}
-	}
+func (w *world) Look() {
+	w.Rely(w.claim)
 	w.net = slices.DeleteFunc(w.net, func(p parcel) bool { return p.done && p.kind >= repairs })
 }
 
-func (w *world) check() string {
-	for i := range w.b.clients {
-		for k := range i {
-			if w.relies(i) && w.relies(k) {
-				return "1: two clients rely on the lock"
-			}
-		}
-	}
-	return w.broken
-}
+func (w *world) Check() string { return w.Judge(w.claim, nil, nil) }
 
-func (w *world) key(b []byte) []byte {
-	num := func(vs ...int64) {
-		for _, v := range vs {
-			b = binary.AppendVarint(b, v)
-		}
-	}
-	flag := func(fs ...bool) {
-		for _, f := range fs {
-			num(map[bool]int64{true: 1}[f])
-		}
-	}
-	answers := func(all []answer) {
-		num(int64(len(all)))
-		for _, a := range all {
-			num(int64(a.p.kind), int64(a.p.node), a.p.vote.Token, int64(a.p.standing), int64(a.now.Mono))
-			flag(a.p.vote.Granted)
-		}
-	}
-	num(int64(w.now), w.top, int64(w.topper), int64(w.late), int64(w.timeouts), int64(w.crashes), int64(w.delays))
-	flag(w.broken != "")
+func (w *world) Key(k *explore.Key) {
+	k.Num(int64(w.Now), w.Top.Token, int64(w.Top.Owner))
+	k.Text(w.Broken)
+	k.Faults(w.Left)
 	for _, n := range w.nodes {
-		num(n.Fence, int64(len(n.Seats)), int64(len(n.Bars)))
+		k.Num(n.Fence, int64(len(n.Seats)), int64(len(n.Bars)))
 		for _, s := range n.Seats {
-			num(int64(s.Owner), s.Token, s.Until)
+			k.Num(int64(s.Owner), s.Token, s.Until)
 		}
 		for _, r := range n.Bars {
-			num(int64(r.Owner), r.Until)
-			flag(r.Freed)
+			k.Num(int64(r.Owner), r.Until)
+			k.Flag(r.Freed)
 		}
 	}
 	for _, p := range w.net {
-		num(int64(p.kind), int64(p.who), int64(p.node), int64(p.owner), p.token, p.by, int64(p.sent.Mono), p.vote.Token, int64(p.standing))
-		flag(p.fresh, p.silent, p.done, p.vote.Granted)
+		k.Num(int64(p.kind), int64(p.who), int64(p.node), int64(p.owner), p.token, p.by, int64(p.sent.Mono), p.vote.Token, int64(p.standing))
+		k.Flag(p.fresh, p.silent, p.done, p.vote.Granted)
 	}
-	for i := range w.b.clients {
+	for i := range w.Clients {
 		c := &w.cl[i]
-		num(int64(c.owner), c.proposed, int64(c.left), int64(c.renewed), int64(c.sent.Mono), int64(c.lease.Mono), int64(c.resent.Mono), c.token)
-		flag(c.taking, c.holds, c.expired, c.renewing)
-		answers(c.answers)
-		answers(c.standings)
+		k.Num(int64(c.owner), c.proposed, int64(c.left), int64(c.renewed), int64(c.sent.Mono), int64(c.lease.Mono), int64(c.resent.Mono), c.token)
+		k.Flag(c.taking, c.holds, c.expired, c.renewing)
+		for _, all := range [][]answer{c.answers, c.standings} {
+			k.Num(int64(len(all)))
+			for _, a := range all {
+				k.Num(int64(a.p.kind), int64(a.p.node), a.p.vote.Token, int64(a.p.standing), int64(a.now.Mono))
+				k.Flag(a.p.vote.Granted)
+			}
+		}
 		if c.holds {
-			b = explore.HoldKey(b, c.h, w.instant(i))
+			k.Hold(c.h, w.Instant(i))
 		}
 	}
-	return b
 }
 
-func (w *world) show(a explore.Action) string {
-	line := fmt.Sprintf("%-4s ", w.now)
-	switch a.Kind {
-	case kTick:
-		line += what[a.Kind]
-	case kLate, kExec, kAnswer, kSilent:
-		line += fmt.Sprintf("%c %s request %d", 'A'+a.Who, what[a.Kind], a.Arg+1)
-	default:
-		line += fmt.Sprintf("%c %s", 'A'+a.Who, what[a.Kind])
-	}
-	line = fmt.Sprintf("%-34s", line)
+func (w *world) Show() string {
+	line := w.Line(w.claim)
 	for _, n := range w.nodes {
-		holder := "-"
-		for _, s := range n.Seats {
-			holder = fmt.Sprintf("%d/%d", s.Owner, s.Token)
-		}
-		line += fmt.Sprintf(" [%s]", holder)
-	}
-	for i := range w.b.clients {
-		if w.relies(i) {
-			line += fmt.Sprintf("  %c RELIES on %d", 'A'+i, w.cl[i].token)
-		}
+		line += fmt.Sprint(" ", n.Seats)
 	}
 	return line
 }
 
-func modelOf(b bounds) explore.Model[*world] {
-	if b.margin == 0 {
-		b.margin = lasts/50 + 10*time.Millisecond
+func modelOf(b explore.Bounds) explore.Model[*world] {
+	w := &world{World: explore.NewWorld[sim.Owner](&b)}
+	for i := range w.nodes {
+		w.nodes[i].Ahead = time.Second.Microseconds()
 	}
-	return explore.Model[*world]{
-		Init: initial(&b), Copy: (*world).copy, Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
-		Limit: 8_000_000,
+	for i := range b.Clients {
+		w.cl[i].left = b.Acquires
 	}
+	return explore.Model[*world]{Init: w, Steps: steps, Limit: 8_000_000}
 }
 
-var drift = [most]float64{0.99, 1.01, 1}
-
-// The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []explore.Bounds[bounds]{
-	explore.Always("2 clients, 1 late request", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1}),
-	explore.Slowly("2 clients, 1 late request, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1, crashes: 1}),
-	explore.Slowly("2 clients, 1 late request, 1 delay, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 4, late: 1, delays: 1, timeouts: 1}),
-	explore.Slowly("2 clients, 2 late requests", bounds{clients: 2, acquires: 1, renews: 1, units: 3, late: 2}),
-	explore.Slowly("2 clients, 1 late request, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, late: 1, rates: drift}),
-	explore.Slowly("2 clients with 2 attempts, 1 late request, 1 crash", bounds{clients: 2, acquires: 2, units: 4, late: 1, crashes: 1}),
-	explore.Slowly("2 clients with 2 attempts, 1 late request, 2 time-outs, 1 crash", bounds{clients: 2, acquires: 2, units: 3, late: 1, timeouts: 2, crashes: 1}),
-	explore.Slowly("3 clients, 1 late request, 1 crash", bounds{clients: 3, acquires: 1, units: 3, late: 1, crashes: 1}),
+var explored = []explore.Bounds{
+	{Name: "2 clients, 1 late request", Clients: 2, Acquires: 1, Renews: 1, Units: 4, Late: 1},
+	{Slow: true, Name: "2 clients, 1 late request, 1 crash", Clients: 2, Acquires: 1, Renews: 1, Units: 4, Late: 1, Crashes: 1},
+	{Slow: true, Name: "2 clients, 1 late request, 1 delay, 1 time-out", Clients: 2, Acquires: 1, Renews: 1, Units: 4, Late: 1, Delays: 1, Timeouts: 1},
+	{Slow: true, Name: "2 clients, 2 late requests", Clients: 2, Acquires: 1, Renews: 1, Units: 3, Late: 2},
+	{Slow: true, Name: "2 clients, 1 late request, clocks 2 % apart", Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 1, Rates: explore.Drift},
+	{Slow: true, Name: "2 clients with 2 attempts, 1 late request, 1 crash", Clients: 2, Acquires: 2, Units: 4, Late: 1, Crashes: 1},
+	{Slow: true, Name: "2 clients with 2 attempts, 1 late request, 2 time-outs, 1 crash", Clients: 2, Acquires: 2, Units: 3, Late: 1, Timeouts: 2, Crashes: 1},
+	{Slow: true, Name: "3 clients, 1 late request, 1 crash", Clients: 3, Acquires: 1, Units: 3, Late: 1, Crashes: 1},
 }
 
 func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
@@ -511,14 +397,36 @@ func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
 func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // walked are bounds that are too large to be exhausted.
-var walked = []explore.Bounds[bounds]{
-	explore.Always("3 clients, time-outs, crashes", bounds{clients: 3, acquires: 8, renews: 3, units: 100, late: 20, delays: 20, timeouts: 8, crashes: 3}),
-	explore.Always("the same, clocks 2 % apart", bounds{clients: 3, acquires: 8, renews: 3, units: 100, late: 20, delays: 20, timeouts: 8, crashes: 3, rates: drift}),
+var walked = []explore.Bounds{
+	{Name: "3 clients, time-outs, crashes", Clients: 3, Acquires: 8, Renews: 3, Units: 100, Late: 20, Delays: 20, Timeouts: 8, Crashes: 3},
+	{Name: "the same, clocks 2 % apart", Clients: 3, Acquires: 8, Renews: 3, Units: 100, Late: 20, Delays: 20, Timeouts: 8, Crashes: 3, Rates: explore.Drift},
 }
 
 func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
 
 // TestWalkMargin takes away the margin of the hold.
 func TestWalkMargin(t *testing.T) {
-	explore.MustMeet(t, modelOf(bounds{clients: 2, acquires: 5, renews: 3, units: 100, late: 10, delays: 10, margin: 1, rates: drift}))
+	explore.MustBreak(t, explore.Walk(modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Units: 100, Late: 10, Delays: 10, Margin: 1, Rates: explore.Drift}), 1, 1_000_000, 2))
+}
+
+// hunts are the bounds within which mutants are found. They need not be exhausted.
+var hunts = map[string]explore.Bounds{
+	"plain":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 1},
+	"again":     {Clients: 2, Acquires: 2, Units: 3, Late: 2},
+	"rates":     {Clients: 2, Acquires: 1, Units: 4, Late: 1, Rates: explore.Drift},
+	"delays":    {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 2, Delays: 1},
+	"time-outs": {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Late: 2, Timeouts: 2},
+}
+
+// TestExploreHunt explores the bounds that a mutant names.
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
+
+// TestExploreMutants changes the decisions and the hold.
+func TestExploreMutants(t *testing.T) {
+	explore.Hunt(t, "../..", []explore.Mutant{
+		explore.Change("one node grants", "take.go", "plain", "case granted < need:\n\t\treturn Orders{}", "case granted < need-1:\n\t\treturn Orders{}", "case same >= need && ", "case same >= need-1 && ", "granted+open < need", "granted+open < need-1"),
+		explore.Change("there is no second round", "take.go", "again", "\tt.state = Raising\n\treturn t.raise(t.granted())", "\tt.state = Won\n\treturn Orders{}"),
+		explore.Change("the proposal is the token", "take.go", "again", "if b.Token == t.proposed {", "if true {"),
+		explore.Change("one node keeps a lock", "renewal.go", "delays", "case kept >= need && r.late(now):", "case kept >= 1 && r.late(now):", "case kept >= need:", "case kept >= 1:"),
+	})
 }

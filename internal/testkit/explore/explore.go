@@ -5,126 +5,158 @@ package explore
 
 import (
 	"fmt"
-	"hash/maphash"
-	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// An Action is one step of a model: what, who, and which. It is small, since each state stores one.
-type Action struct{ Kind, Who, Arg uint8 }
-
-// A Model has the rules of a system. S is a pointer: a step changes the state.
-type Model[S any] struct {
-	Init  S
-	Copy  func(s S) S                           // which a step may change
-	Next  func(s S, emit func(Action, func(S))) // the steps that can follow s, always in the same order
-	Key   func(s S, b []byte) []byte            // appends to b; equal keys mean equal futures
-	Check func(s S) string                      // the rule that s breaks, or ""
-	Show  func(s S, a Action) string            // one line of a timeline: the action that led to s, and s
-	Limit int                                   // stop at so many states; 0 means none
+// A State of a model is a pointer: a step changes it.
+type State[S any] interface {
+	Copy() S         // which a step may change
+	Faults() *Faults // that may still happen
+	Look()           // after each step: judges what depends on the past, and drops what has no effect any more
+	Key(k *Key)      // adds to k; equal keys mean equal futures
+	Check() string   // the rule that the state breaks, or ""
+	Show() string    // in a line of a timeline
 }
 
-// A Result is what was explored.
+// A Model has the rules of a system.
+type Model[S State[S]] struct {
+	Init  S
+	Steps []Step[S]
+	Limit int // stop at so many states; 0 means none
+}
+
+// A Step can happen to each of several things: to clients, to requests on their way, or once.
+type Step[S any] struct {
+	Name  string                // "client # crashes": # is the number of the thing
+	Of    func(s S) int         // how many things there are; nil means one
+	Fault Fault                 // the step is a fault of this kind
+	While func(s S) bool        // while this holds; nil means always
+	If    func(s S, i int) bool // whether it can happen to the thing i; nil means always
+	Then  func(s S, i int)      // changes s
+	Sends bool                  // a client may send a request
+	First bool                  // while it can happen, only such steps can
+}
+
+// An Action is a step that happened to a thing. It is small, since each state stores one.
+type Action struct{ Step, Of uint8 }
+
+// next appends the actions that can follow s, always in the same order.
+func (m Model[S]) next(s S, all []Action) []Action {
+	for k := range m.Steps {
+		step := &m.Steps[k]
+		if len(all) > 0 && m.Steps[all[0].Step].First && !step.First {
+			return all
+		}
+		if step.isFault(s) && s.Faults()[step.Fault] == 0 {
+			continue
+		}
+		things := 1
+		if step.Of != nil {
+			things = step.Of(s)
+		}
+		for i := range things {
+			if step.If == nil || step.If(s, i) {
+				all = append(all, Action{uint8(k), uint8(i)})
+			}
+		}
+	}
+	return all
+}
+
+func (step *Step[S]) isFault(s S) bool {
+	return step.Fault != None && (step.While == nil || step.While(s))
+}
+
+// do changes s by an action.
+func (m Model[S]) do(s S, a Action) {
+	step := &m.Steps[a.Step]
+	if step.isFault(s) {
+		s.Faults()[step.Fault]--
+	}
+	step.Then(s, int(a.Of))
+	s.Look()
+}
+
+// after returns a copy of s that an action has changed.
+func (m Model[S]) after(s S, a Action) S {
+	s = s.Copy()
+	m.do(s, a)
+	return s
+}
+
+// A Result is what was explored, in all states or in random walks.
 type Result struct {
-	States, Steps, Depth int
-	Complete             bool     // every state was visited
+	States, Walks, Steps int
+	Complete             bool     // every state was visited, or all steps taken
 	Broken               string   // the rule that a state breaks, or ""
 	Trace                []Action // to that state
+	Seed                 uint64   // of the walk to that state
 	Took                 time.Duration
 }
 
 func (r Result) String() string {
-	end := "exhausted"
+	visited, end := fmt.Sprintf("%d states", r.States), "exhausted"
+	if r.Walks > 0 {
+		visited, end = fmt.Sprintf("%d walks", r.Walks), "no rule broken"
+	}
 	switch {
 	case r.Broken != "":
 		end = fmt.Sprintf("BROKEN after %d steps: %s", len(r.Trace), r.Broken)
 	case !r.Complete:
 		end = "stopped"
 	}
-	return fmt.Sprintf("%d states, %d steps, depth %d, %v: %s", r.States, r.Steps, r.Depth, r.Took.Round(10*time.Millisecond), end)
+	return fmt.Sprintf("%s, %d steps, %v: %s", visited, r.Steps, r.Took.Round(10*time.Millisecond), end)
 }
 
+// A node is a state, and its place in the tree of a search.
 type node[S any] struct {
 	s  S
 	id uint32
 }
 
+// origin is how a state was reached first.
 type origin struct {
 	parent uint32
 	action Action
 }
 
-// seen is a set of keys. Of each it has two hashes: among 10 million keys, the probability that any
-// two are taken for one is below 10^-24.
-type seen struct {
-	seeds  [2]maphash.Seed
-	shards [64]struct {
-		sync.Mutex
-		keys map[[2]uint64]struct{}
-	}
-}
-
-func newSeen() *seen {
-	s := &seen{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	for i := range s.shards {
-		s.shards[i].keys = map[[2]uint64]struct{}{}
-	}
-	return s
-}
-
-func (s *seen) hash(key []byte) [2]uint64 {
-	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key)}
-}
-
-// add adds a key, and reports whether it is new.
-func (s *seen) add(key []byte) bool {
-	h := s.hash(key)
-	shard := &s.shards[h[0]%uint64(len(s.shards))]
-	shard.Lock()
-	defer shard.Unlock()
-	if _, ok := shard.keys[h]; ok {
-		return false
-	}
-	shard.keys[h] = struct{}{}
-	return true
-}
-
 // search is what the workers of a run share.
-type search[S any] struct {
-	m    Model[S]
-	seen *seen
-
-	mu    sync.Mutex // guards the fields below
-	tree  []origin
-	next  []node[S]
-	why   string
-	at    uint32 // the state that breaks a rule
+type search[S State[S]] struct {
+	m     Model[S]
+	level []node[S]
+	taken atomic.Int64 // states of the level
 	steps atomic.Int64
+
+	mu   sync.Mutex // guards the fields below
+	seen map[hash]struct{}
+	tree []origin
+	next []node[S]
+	why  string
+	at   uint32 // the state that breaks a rule
 }
 
 // Run explores a model with so many workers, until every state was visited, a rule is broken, or the
 // limit is reached. The trace is as short as any.
-func Run[S any](m Model[S], workers int) (r Result) {
+func Run[S State[S]](m Model[S], workers int) (r Result) {
 	began := time.Now()
-	x := &search[S]{m: m, seen: newSeen(), tree: []origin{{}}}
-	x.seen.add(m.Key(m.Init, nil))
-	x.why = m.Check(m.Init)
-	level := []node[S]{{m.Init, 0}}
-	for len(level) > 0 && x.why == "" && (m.Limit == 0 || len(x.tree) < m.Limit) {
-		r.Depth++
-		var at atomic.Int64
+	x := &search[S]{m: m, seen: map[hash]struct{}{}}
+	x.visit(m.Init, keyOf(m.Init, nil), origin{})
+	for len(x.next) > 0 && x.why == "" && (m.Limit == 0 || len(x.tree) < m.Limit) {
+		x.level, x.next = x.next, nil
+		x.taken.Store(0)
 		var all sync.WaitGroup
 		for range workers {
-			all.Go(func() { x.work(level, &at) }) // ends with the level
+			all.Go(x.work) // ends with the level
 		}
 		all.Wait()
-		level, x.next = x.next, nil
 	}
 	r.States, r.Steps, r.Took = len(x.tree), int(x.steps.Load()), time.Since(began)
-	r.Broken, r.Complete = x.why, x.why == "" && len(level) == 0
+	r.Broken, r.Complete = x.why, x.why == "" && len(x.next) == 0
 	for id := x.at; id != 0; id = x.tree[id].parent {
 		r.Trace = append(r.Trace, x.tree[id].action)
 	}
@@ -133,68 +165,54 @@ func Run[S any](m Model[S], workers int) (r Result) {
 }
 
 // work takes states of a level until none is left.
-func (x *search[S]) work(level []node[S], at *atomic.Int64) {
+func (x *search[S]) work() {
 	var key []byte
-	var news []node[S]
-	var origins []origin
-	flush := func() {
+	var actions []Action
+	for i := x.taken.Add(1) - 1; int(i) < len(x.level); i = x.taken.Add(1) - 1 {
+		n := x.level[i]
+		x.level[i].s = *new(S) // it is not needed any more
+		actions = x.m.next(n.s, actions[:0])
+		x.steps.Add(int64(len(actions)))
+		for _, a := range actions {
+			s := x.m.after(n.s, a)
+			key = keyOf(s, key[:0])
+			x.visit(s, key, origin{n.id, a})
+		}
+	}
+}
+
+// visit checks a state that was not seen before.
+func (x *search[S]) visit(s S, key []byte, from origin) {
+	id, added := x.add(s, hashOf(key), from)
+	if !added {
+		return
+	}
+	if why := s.Check(); why != "" {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		for i := range news {
-			news[i].id = uint32(len(x.tree) + i)
-		}
-		x.tree, x.next = append(x.tree, origins...), append(x.next, news...)
-		news, origins = news[:0], origins[:0]
-	}
-	defer flush()
-	for {
-		i := int(at.Add(1)) - 1
-		if i >= len(level) {
-			return
-		}
-		n := level[i]
-		level[i].s = *new(S) // it is not needed any more
-		x.m.Next(n.s, func(a Action, step func(S)) {
-			x.steps.Add(1)
-			s := x.m.Copy(n.s)
-			step(s)
-			if key = x.m.Key(s, key[:0]); !x.seen.add(key) {
-				return
-			}
-			news, origins = append(news, node[S]{s: s}), append(origins, origin{n.id, a})
-			if why := x.m.Check(s); why != "" {
-				flush()
-				x.broken(why, origin{n.id, a})
-			}
-		})
-		if len(news) > 256 {
-			flush()
-		}
+		x.why, x.at = why, id
 	}
 }
 
-// broken keeps the first state that breaks a rule.
-func (x *search[S]) broken(why string, o origin) {
+func (x *search[S]) add(s S, h hash, from origin) (id uint32, added bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for k := len(x.tree) - 1; k >= 0 && x.why == ""; k-- {
-		if x.tree[k] == o {
-			x.why, x.at = why, uint32(k)
-		}
+	if _, seen := x.seen[h]; seen {
+		return 0, false
 	}
+	id = uint32(len(x.tree))
+	x.seen[h], x.tree, x.next = struct{}{}, append(x.tree, from), append(x.next, node[S]{s, id})
+	return id, true
 }
 
-// Print writes a trace as a timeline, one step on each line.
-func Print[S any](w io.Writer, m Model[S], trace []Action) {
-	s := m.Copy(m.Init)
+// Timeline returns a trace line by line.
+func (m Model[S]) Timeline(trace []Action) string {
+	var lines strings.Builder
+	s := m.Init.Copy()
 	for i, a := range trace {
-		var next func(S)
-		m.Next(s, func(b Action, step func(S)) {
-			if b == a {
-				next = step
-			}
-		})
-		next(s)
-		fmt.Fprintf(w, "%3d  %s\n", i+1, m.Show(s, a))
+		m.do(s, a)
+		name := strings.Replace(m.Steps[a.Step].Name, "#", strconv.Itoa(int(a.Of)+1), 1)
+		fmt.Fprintf(&lines, "%3d  %-46s %s\n", i+1, name, s.Show())
 	}
+	return lines.String()
 }

@@ -8,107 +8,87 @@ import (
 	"github.com/fencelock/fencelock/internal/testkit/explore"
 )
 
-// litres are in jugs of 3 and 5 litres.
-type litres = *[2]int
+// jugs are a puzzle with a known shortest answer: of jugs of 3 and 5 litres, one has 4 litres after 6 steps.
+type jugs struct {
+	explore.World[int]
+	litres [2]int
+	free   bool // four litres are no answer
+	merges bool // the key forgets a jug
+}
 
-// jugs is a puzzle with a known shortest answer: one has 4 litres after 6 steps.
-func jugs(key func(s litres, b []byte) []byte) explore.Model[litres] {
-	return explore.Model[litres]{
-		Init: &[2]int{},
-		Copy: func(s litres) litres { n := *s; return &n },
-		Next: func(s litres, emit func(explore.Action, func(litres))) {
-			most := [2]int{3, 5}
-			for i := range s {
-				full, empty, poured := *s, *s, *s
-				full[i], empty[i] = most[i], 0
-				n := min(s[i], most[1-i]-s[1-i])
-				poured[i], poured[1-i] = s[i]-n, s[1-i]+n
-				for k, n := range [][2]int{full, empty, poured} {
-					emit(explore.Action{Kind: uint8(k), Who: uint8(i)}, func(s litres) { *s = n })
-				}
-			}
-		},
-		Key:   key,
-		Check: func(s litres) string { return map[bool]string{true: "four"}[s[1] == 4] },
-		Show:  func(s litres, a explore.Action) string { return "step" },
-		Limit: 1000,
+func (j *jugs) Copy() *jugs { n := *j; return &n }
+
+func (j *jugs) Look() {}
+
+func (j *jugs) Key(k *explore.Key) {
+	if k.Num(int64(j.litres[0])); !j.merges {
+		k.Num(int64(j.litres[1]))
 	}
 }
 
-func whole(s litres, b []byte) []byte { return append(b, byte(s[0]), byte(s[1])) }
+func (j *jugs) Check() string {
+	if j.litres[1] == 4 && !j.free {
+		return "four"
+	}
+	return ""
+}
+
+func (j *jugs) Show() string { return "litres" }
+
+func puzzle(j jugs) explore.Model[*jugs] {
+	both := func(*jugs) int { return 2 }
+	most := [2]int{3, 5}
+	return explore.Model[*jugs]{Init: &j, Limit: 1000, Steps: []explore.Step[*jugs]{
+		{Name: "fill #", Of: both, Then: func(j *jugs, i int) { j.litres[i] = most[i] }},
+		{Name: "empty #", Of: both, Then: func(j *jugs, i int) { j.litres[i] = 0 }},
+		{Name: "pour #", Of: both, Then: func(j *jugs, i int) {
+			n := min(j.litres[i], most[1-i]-j.litres[1-i])
+			j.litres[i], j.litres[1-i] = j.litres[i]-n, j.litres[1-i]+n
+		}},
+	}}
+}
 
 func TestShortestTrace(t *testing.T) {
 	for workers := range 3 {
-		m := jugs(whole)
+		m := puzzle(jugs{})
 		r := explore.Run(m, workers+1)
 		if r.Broken != "four" || len(r.Trace) != 6 {
 			t.Errorf("%d workers: %v", workers+1, r)
 		}
-		var out strings.Builder
-		explore.Print(&out, m, r.Trace)
-		if n := strings.Count(out.String(), "step"); n != 6 {
-			t.Errorf("printed %d steps:\n%s", n, out.String())
+		if text := m.Timeline(r.Trace); strings.Count(text, "litres") != 6 {
+			t.Errorf("not 6 steps:\n%s", text)
 		}
 	}
 }
 
 func TestWalk(t *testing.T) {
-	m := jugs(whole)
+	m := puzzle(jugs{})
 	w := explore.Walk(m, 1, 1_000_000, 2)
 	if w.Broken != "four" || w.Walks == 0 {
 		t.Fatalf("%v, want a walk that meets four litres", w)
 	}
-	var out strings.Builder
-	explore.Print(&out, m, w.Trace)
-	if n := strings.Count(out.String(), "step"); n != len(w.Trace) {
-		t.Errorf("printed %d steps of %d", n, len(w.Trace))
+	if text := m.Timeline(w.Trace); strings.Count(text, "litres") != len(w.Trace) {
+		t.Errorf("not %d steps:\n%s", len(w.Trace), text)
 	}
 	if again := explore.Walk(m, w.Seed, 1, 1); !slices.Equal(again.Trace, w.Trace) {
 		t.Errorf("seed %d leads to %v, then to %v", w.Seed, w, again)
 	}
-	m.Check = func(litres) string { return "" }
-	if w := explore.Walk(m, 1, 10_000, 2); w.Broken != "" || w.Steps < 10_000 {
+	if w := explore.Walk(puzzle(jugs{free: true}), 1, 10_000, 2); w.Broken != "" || w.Steps < 10_000 {
 		t.Errorf("%v, want 10,000 steps", w)
 	}
 }
 
 func TestExhausts(t *testing.T) {
-	m := jugs(whole)
-	m.Check = func(litres) string { return "" }
-	if r := explore.Run(m, 2); !r.Complete || r.States != 16 {
+	if r := explore.Run(puzzle(jugs{free: true}), 2); !r.Complete || r.States != 16 {
 		t.Errorf("%v, want 16 states", r)
 	}
 }
 
 func TestCheckKey(t *testing.T) {
-	if states, keys, err := explore.CheckKey(jugs(whole)); err != nil || states != 16 || keys != 16 {
-		t.Errorf("%d states, %d keys, %v", states, keys, err)
+	if keys, err := explore.CheckKey(puzzle(jugs{free: true}), 100_000); err != nil || keys != 16 {
+		t.Errorf("%d keys, %v", keys, err)
 	}
-	merges := func(s litres, b []byte) []byte { return append(b, byte(s[0])) }
-	if _, _, err := explore.CheckKey(jugs(merges)); err == nil {
+	if _, err := explore.CheckKey(puzzle(jugs{free: true, merges: true}), 1000); err == nil {
 		t.Error("a key that merges states with different futures passes")
-	}
-}
-
-func TestWhole(t *testing.T) {
-	type state struct {
-		name string
-		next *state
-		set  map[string]int
-	}
-	a := func() *state {
-		s := &state{name: "a", set: map[string]int{"x": 1, "y": 2}}
-		s.next = s
-		return s
-	}
-	one, two := a(), a()
-	if !slices.Equal(explore.Whole(one, nil), explore.Whole(two, nil)) {
-		t.Error("equal states differ")
-	}
-	for _, change := range []func(){func() { two.name = "b" }, func() { two.set["x"] = 3 }, func() { two.next = a() }} {
-		two = a()
-		if change(); slices.Equal(explore.Whole(one, nil), explore.Whole(two, nil)) {
-			t.Error("different states are equal")
-		}
 	}
 }

@@ -2,6 +2,7 @@ package explore_test
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -31,44 +32,44 @@ type (
 		owner, token, sent, end int
 	}
 	actor struct {
-		asked  int
-		stays  int
-		lease  lease
-		left   int // requests
-		renews int
+		asked, stays int
+		lease        lease
+		left, renews int // requests, and renewals, that may follow
 	}
 )
 
 // page is a state of the specification.
 type page struct {
-	margin, lag            int // lag: the second client's clock loses a tick in so many
-	asks, renews, stays    int // of each client; without stays, places do not end
-	now, last, owners      int
-	record                 record
-	queue                  []place
-	net                    []message
-	cl                     [2]actor
-	over                   []int // owners that have left or released
-	top, topper            int
-	loses, copies, crashes int
-	broken                 string
+	explore.World[int]
+	last, owners int
+	record       record
+	queue        []place
+	net          []message
+	cl           [2]actor
+	gone         []int // owners whose release or leave the engine has executed
 }
 
-func (p *page) clock(c int) int {
-	if c == 1 && p.lag > 0 {
-		return p.now - p.now/p.lag
-	}
-	return p.now
+func (p *page) now() int { return int(p.Now) }
+
+func (p *page) clock(c int) int { return int(p.Local(c)) }
+
+// lasts reports whether a lease has not ended by the clock of c.
+func (p *page) lasts(c int) bool { return p.clock(c) < p.cl[c].lease.sent+specTTL-int(p.Margin) }
+
+// claim returns what c relies on.
+func (p *page) claim(c int) (explore.Claim[int], bool) {
+	l := p.cl[c].lease
+	return explore.Claim[int]{Owner: l.owner, Token: int64(l.token)}, l.owner != 0 && l.sure && p.lasts(c)
 }
 
 func (p *page) relies(c int) bool {
-	l := p.cl[c].lease
-	return l.owner != 0 && l.sure && p.clock(c) < l.sent+specTTL-p.margin
+	_, relies := p.claim(c)
+	return relies
 }
 
-func (p *page) copy() *page {
+func (p *page) Copy() *page {
 	n := *p
-	n.queue, n.net, n.over = slices.Clone(p.queue), slices.Clone(p.net), slices.Clone(p.over)
+	n.queue, n.net, n.gone = slices.Clone(p.queue), slices.Clone(p.net), slices.Clone(p.gone)
 	return &n
 }
 
@@ -79,28 +80,26 @@ func of(owner int) int { return owner % 2 } // the client
 // grant makes an owner the holder.
 func (p *page) grant(owner, sent int) {
 	if p.relies(0) || p.relies(1) {
-		p.broken = "3: granted while a client relies on the lock"
+		p.Broken = "3: granted while a client relies on the lock"
 	}
-	if slices.Contains(p.over, owner) {
-		p.broken = "4: granted after its owner has left or released"
+	if slices.Contains(p.gone, owner) {
+		p.Broken = "4: granted after its owner has left or released"
 	}
 	p.last++
-	p.record = record{owner, p.last, sent, p.now}
+	p.record = record{owner, p.last, sent, p.now()}
 	p.queue = slices.DeleteFunc(p.queue, func(q place) bool { return q.owner == owner })
 	p.send(message{kind: "granted", owner: owner, token: p.last, sent: sent})
 }
 
 // placeEnd is when the lease of a place ends that begins now.
 func (p *page) placeEnd() int {
-	if p.stays == 0 {
+	if p.Stays == 0 {
 		return specTicks + 1
 	}
-	return p.now + specEnd
+	return p.now() + specEnd
 }
 
-func (p *page) free() bool {
-	return p.record.owner == 0 || p.now >= p.record.renewed+specTTL
-}
+func (p *page) free() bool { return p.record.owner == 0 || p.now() >= p.record.renewed+specTTL }
 
 // arrive executes a request at the engine, or brings an answer to its client.
 func (p *page) arrive(m message) {
@@ -110,7 +109,7 @@ func (p *page) arrive(m message) {
 	at := slices.IndexFunc(p.queue, func(q place) bool { return q.owner == m.owner })
 	switch m.kind {
 	case "ask", "stay":
-		late := p.now > m.end || slices.Contains(p.over, m.owner)
+		late := p.now() > m.end || slices.Contains(p.gone, m.owner)
 		switch {
 		case late:
 		case p.record.owner == m.owner:
@@ -130,11 +129,11 @@ func (p *page) arrive(m message) {
 	case "renew":
 		answer := message{kind: "gone", owner: m.owner, token: m.token}
 		if mine && !p.free() {
-			p.record.renewed, answer.kind, answer.sent = p.now, "renewed", m.sent
+			p.record.renewed, answer.kind, answer.sent = p.now(), "renewed", m.sent
 		}
 		p.send(answer)
 	case "renewed":
-		if l := &a.lease; l.owner == m.owner && p.clock(c) < l.sent+specTTL-p.margin {
+		if l := &a.lease; l.owner == m.owner && p.lasts(c) {
 			l.sent, l.sure = m.sent, true
 		}
 	case "gone": // tell
@@ -148,141 +147,121 @@ func (p *page) arrive(m message) {
 		if at >= 0 {
 			p.queue = slices.Delete(p.queue, at, at+1)
 		}
-		p.over = append(p.over, m.owner)
+		p.gone = append(p.gone, m.owner)
 	}
 }
 
-const (
-	sArrive = iota
-	sCopy
-	sLose
-	sGrant
-	sAsk
-	sStay
-	sLeave
-	sRenew
-	sRelease
-	sTell
-	sCrash
-	sPass
-)
+func (a *actor) busy() bool { return a.asked != 0 || a.lease.owner != 0 }
 
-var specSteps = [...]string{"arrives", "arrives, and stays", "is lost", "grant", "ask", "stay", "leave", "renew", "release", "tell", "crash", "pass"}
+func clients(p *page) int  { return p.Clients }
+func messages(p *page) int { return len(p.net) }
 
-func (p *page) next(emit func(explore.Action, func(*page))) {
-	step := func(kind, who, arg int, f func(n *page)) {
-		emit(explore.Action{Kind: uint8(kind), Who: uint8(who), Arg: uint8(arg)}, func(n *page) {
-			f(n)
-			n.judge()
-		})
-	}
-	full := len(p.net) >= specNet
-	for i, m := range p.net {
-		gone := func(n *page) { n.net = slices.Delete(n.net, i, i+1) }
-		step(sArrive, of(m.owner), i, func(n *page) { gone(n); n.arrive(m) })
-		if p.copies > 0 {
-			step(sCopy, of(m.owner), i, func(n *page) { n.copies--; n.arrive(m) })
-		}
-		if p.loses > 0 {
-			step(sLose, of(m.owner), i, func(n *page) { n.loses--; gone(n) })
-		}
-	}
-	if p.free() && len(p.queue) > 0 {
-		step(sGrant, of(p.queue[0].owner), 0, func(n *page) { n.grant(n.queue[0].owner, n.queue[0].sent) })
-	}
-	for c := range p.cl {
-		a := p.cl[c]
-		now := p.clock(c)
-		if a.asked == 0 && a.lease.owner == 0 && a.left > 0 && !full {
-			step(sAsk, c, 0, func(n *page) {
-				n.owners++
-				o := 2*n.owners + c
-				n.cl[c].asked, n.cl[c].left, n.cl[c].renews, n.cl[c].stays = o, a.left-1, n.renews, n.stays
-				n.send(message{kind: "ask", owner: o, sent: now, end: n.now + specEnd})
-			})
-		}
-		if a.asked != 0 {
-			if a.stays > 0 && !full {
-				step(sStay, c, 0, func(n *page) {
-					n.cl[c].stays--
-					n.send(message{kind: "stay", owner: a.asked, sent: now, end: n.now + specEnd})
-				})
-			}
-			step(sLeave, c, 0, func(n *page) { n.cl[c].asked = 0; n.send(message{kind: "leave", owner: a.asked}) })
-		}
-		if l := a.lease; l.owner != 0 {
-			if a.renews > 0 && !full {
-				step(sRenew, c, 0, func(n *page) {
-					n.cl[c].renews--
-					n.send(message{kind: "renew", owner: l.owner, token: l.token, sent: now})
-				})
-			}
-			step(sRelease, c, 0, func(n *page) {
-				n.cl[c].lease = lease{}
-				n.send(message{kind: "release", owner: l.owner, token: l.token})
-			})
-			if !p.relies(c) {
-				step(sTell, c, 0, func(n *page) { n.cl[c].lease = lease{} })
-			}
-		}
-		if p.crashes > 0 && (a.asked != 0 || a.lease.owner != 0) {
-			step(sCrash, c, 0, func(n *page) { n.crashes--; n.cl[c] = actor{left: a.left} })
-		}
-	}
-	if p.now < specTicks {
-		step(sPass, 0, 0, func(n *page) {
-			n.now++
-			n.queue = slices.DeleteFunc(n.queue, func(q place) bool { return q.until <= n.now })
-		})
-	}
+// take takes a message out of the net.
+func (p *page) take(i int) message {
+	m := p.net[i]
+	p.net = slices.Delete(p.net, i, i+1)
+	return m
 }
 
-func (p *page) judge() {
+var steps = []explore.Step[*page]{
+	{Name: "message # arrives", Of: messages, Then: func(p *page, i int) { p.arrive(p.take(i)) }},
+	{Name: "message # arrives, and stays", Of: messages, Fault: explore.Copy, Then: func(p *page, i int) { p.arrive(p.net[i]) }},
+	{Name: "message # is lost", Of: messages, Fault: explore.Loss, Then: func(p *page, i int) { p.take(i) }},
+	{Name: "grant",
+		If:   func(p *page, _ int) bool { return p.free() && len(p.queue) > 0 },
+		Then: func(p *page, _ int) { p.grant(p.queue[0].owner, p.queue[0].sent) }},
+	{Name: "ask(#)", Of: clients,
+		If: func(p *page, c int) bool { return !p.cl[c].busy() && p.cl[c].left > 0 && len(p.net) < specNet },
+		Then: func(p *page, c int) {
+			p.owners++
+			p.cl[c] = actor{asked: 2*p.owners + c, left: p.cl[c].left - 1, renews: p.Renews, stays: p.Stays}
+			p.ask("ask", c)
+		}},
+	{Name: "stay(#)", Of: clients,
+		If:   func(p *page, c int) bool { return p.cl[c].asked != 0 && p.cl[c].stays > 0 && len(p.net) < specNet },
+		Then: func(p *page, c int) { p.cl[c].stays--; p.ask("stay", c) }},
+	{Name: "leave(#)", Of: clients,
+		If: func(p *page, c int) bool { return p.cl[c].asked != 0 },
+		Then: func(p *page, c int) {
+			p.send(message{kind: "leave", owner: p.cl[c].asked})
+			p.cl[c].asked = 0
+		}},
+	{Name: "renew(#)", Of: clients,
+		If: func(p *page, c int) bool {
+			return p.cl[c].lease.owner != 0 && p.cl[c].renews > 0 && len(p.net) < specNet
+		},
+		Then: func(p *page, c int) {
+			p.cl[c].renews--
+			p.send(message{kind: "renew", owner: p.cl[c].lease.owner, token: p.cl[c].lease.token, sent: p.clock(c)})
+		}},
+	{Name: "release(#)", Of: clients,
+		If: func(p *page, c int) bool { return p.cl[c].lease.owner != 0 },
+		Then: func(p *page, c int) {
+			p.send(message{kind: "release", owner: p.cl[c].lease.owner, token: p.cl[c].lease.token})
+			p.cl[c].lease = lease{}
+		}},
+	{Name: "tell(#)", Of: clients,
+		If:   func(p *page, c int) bool { return p.cl[c].lease.owner != 0 && !p.relies(c) },
+		Then: func(p *page, c int) { p.cl[c].lease = lease{} }},
+	{Name: "crash(#)", Of: clients, Fault: explore.Crash,
+		If:   func(p *page, c int) bool { return p.cl[c].busy() },
+		Then: func(p *page, c int) { p.cl[c] = actor{left: p.cl[c].left} }},
+	{Name: "pass",
+		If: func(p *page, _ int) bool { return p.now() < specTicks },
+		Then: func(p *page, _ int) {
+			p.Now++
+			p.queue = slices.DeleteFunc(p.queue, func(q place) bool { return q.until <= p.now() })
+		}},
+}
+
+// ask sends what has an end.
+func (p *page) ask(kind string, c int) {
+	p.send(message{kind: kind, owner: p.cl[c].asked, sent: p.clock(c), end: p.now() + specEnd})
+}
+
+func (p *page) Look() {
 	slices.SortFunc(p.net, func(a, b message) int {
 		return cmp.Or(strings.Compare(a.kind, b.kind), a.owner-b.owner, a.token-b.token, a.sent-b.sent, a.end-b.end)
 	})
-	for c := range p.cl {
-		switch l := p.cl[c].lease; {
-		case !p.relies(c):
-		case l.token > p.top:
-			p.top, p.topper = l.token, l.owner
-		case l.owner != p.topper:
-			p.broken = "2: a client relies on a token that is not greater than an earlier one"
-		}
-	}
-	if p.relies(0) && p.relies(1) {
-		p.broken = "1: two clients rely on the lock"
-	}
+	p.Rely(p.claim)
 }
 
-func (p *page) show(a explore.Action) string { return specSteps[a.Kind] + " " + "AB"[a.Who:a.Who+1] }
+func (p *page) Check() string { return p.Judge(p.claim, nil, nil) }
 
-func specification(p page) explore.Model[*page] {
+func (p *page) Key(k *explore.Key) {
+	n := *p
+	n.Bounds = nil // always the same
+	*k = fmt.Append(*k, n)
+}
+
+func (p *page) Show() string { return p.Line(p.claim) }
+
+func specification(b explore.Bounds) explore.Model[*page] {
+	p := &page{World: explore.NewWorld[int](&b)}
 	for c := range p.cl {
-		p.cl[c].left = p.asks
+		p.cl[c].left = b.Acquires
 	}
 	return explore.Model[*page]{
-		Init: &p, Copy: (*page).copy, Next: (*page).next, Key: func(p *page, b []byte) []byte { return explore.Whole(p, b) },
-		Check: func(p *page) string { return p.broken }, Show: (*page).show, Limit: 3_000_000,
+		Init: p, Steps: steps, Limit: 3_000_000,
 	}
 }
 
 func TestSpecification(t *testing.T) {
-	explore.Exhaust(t, []explore.Bounds[page]{
-		explore.Always("2 clients", page{margin: 1, asks: 1}),
-		explore.Slowly("2 clients, 1 renewal", page{margin: 1, asks: 1, renews: 1}),
-		explore.Always("2 clients, 1 doubled message", page{margin: 1, asks: 1, copies: 1}),
-		explore.Always("2 clients, 1 crash", page{margin: 1, asks: 1, crashes: 1}),
+	explore.Exhaust(t, []explore.Bounds{
+		{Name: "2 clients", Clients: 2, Acquires: 1, Margin: 1},
+		{Slow: true, Name: "2 clients, 1 renewal", Clients: 2, Acquires: 1, Renews: 1, Margin: 1},
+		{Name: "2 clients, 1 doubled message", Clients: 2, Acquires: 1, Copies: 1, Margin: 1},
+		{Name: "2 clients, 1 crash", Clients: 2, Acquires: 1, Crashes: 1, Margin: 1},
 	}, specification)
 }
 
 func TestWalkSpecification(t *testing.T) {
-	explore.Roam(t, []explore.Bounds[page]{
-		explore.Always("the specification", page{margin: 1, asks: 3, renews: 2, stays: 3, copies: 3, loses: 3, crashes: 2}),
+	explore.Roam(t, []explore.Bounds{
+		{Name: "the specification", Clients: 2, Acquires: 3, Renews: 2, Stays: 3, Copies: 3, Losses: 3, Crashes: 2, Margin: 1},
 	}, specification)
 }
 
 // TestSpecificationMargin takes away the margin beside a slow clock.
 func TestSpecificationMargin(t *testing.T) {
-	explore.MustMeet(t, specification(page{lag: 3, asks: 3, renews: 2, stays: 3}))
+	explore.MustBreak(t, explore.Walk(specification(explore.Bounds{Clients: 2, Acquires: 3, Renews: 2, Stays: 3, Rates: [explore.MostClients]float64{1, 0.7}}), 1, 1_000_000, 2))
 }

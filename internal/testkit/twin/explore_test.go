@@ -1,7 +1,6 @@
 package twin
 
 import (
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,25 +16,10 @@ import (
 // are modelled: it acquires, touches while it waits, confirms, renews, releases and leaves.
 
 const (
-	unit  = 2000 // milliseconds of the explored time, as long as a hand-over
+	unit  = 2 * time.Second // of the explored time, as long as a hand-over
 	lasts = 2 * unit
-	most  = 3    // clients
-	epoch = 1e12 // milliseconds, of the server's clock
+	epoch = 1e15 // microseconds, of the server's clock
 )
-
-// bounds say what may happen, and how often, for all clients together.
-type bounds struct {
-	clients, acquires         int // acquires of each client
-	renews                    int // of each acquisition
-	units                     int // of time
-	delays                    int // units of time that pass while a request is on its way
-	timeouts, crashes, losses int
-	copies                    int           // requests that are executed twice
-	late                      int           // requests during which something else happens; 0 is no bound
-	rates                     [most]float64 // of the clocks; 0 is 1
-	margin                    time.Duration
-	fair                      int // the most units until a waiter gets a name that nobody has; 0 is not judged
-}
 
 type sending struct {
 	who, seq int
@@ -72,52 +56,34 @@ type client struct {
 	token, ticket       int64
 	missing             bool // the server does not know its place
 	left, life, renewed int
-	inbox               []string // messages that were published and have not arrived
+}
+
+// A grant was published and has not arrived.
+type grant struct {
+	who   int
+	owner string
+	token int64
 }
 
 type world struct {
-	b                                 *bounds
-	n                                 *Name
-	now                               int64 // milliseconds
-	net                               []sending
-	seq                               int
-	cl                                [most]client
-	granted, top                      int64 // the greatest tokens that were granted, and that a client has relied on
-	topper                            string
-	timeouts, crashes, losses, delays int
-	copies, late                      int
-	ended                             []string // owners that have left or released
-	broken                            string
+	explore.World[string]
+	n       *Name
+	net     []sending
+	mail    []grant
+	seq     int
+	cl      [explore.MostClients]client
+	granted int64    // the greatest token that was granted
+	ended   []string // owners that have left or released
 }
 
-func (w *world) instant(c int) hold.Instant {
-	rate := w.b.rates[c]
-	if rate == 0 {
-		rate = 1
-	}
-	l := time.Duration(float64(w.now*1e6) * rate)
-	return hold.Instant{Mono: l, Boot: l, Wall: l}
-}
-
-func initial(b *bounds) *world {
-	w := &world{b: b, timeouts: b.timeouts, crashes: b.crashes, losses: b.losses, delays: b.delays, copies: b.copies, late: b.late}
-	w.n = &Name{Now: epoch * 1000, Keys: map[string]*Key{}, Listening: map[string]bool{}, Counts: true, Retention: 86_400_000}
-	for i := range b.clients {
-		w.cl[i].left = b.acquires
-		w.n.Listening[fmt.Sprint("cl", i)] = true
-	}
-	return w
-}
-
-func (w *world) copy() *world {
+func (w *world) Copy() *world {
 	n := *w
-	n.net = slices.Clone(w.net)
+	n.net, n.mail = slices.Clone(w.net), slices.Clone(w.mail)
 	for i := range n.cl {
 		if k := n.cl[i].call; k != nil {
 			c := *k
 			n.cl[i].call = &c
 		}
-		n.cl[i].inbox = slices.Clone(n.cl[i].inbox)
 	}
 	s := Name{Now: w.n.Now, Keys: make(map[string]*Key, len(w.n.Keys)), Listening: w.n.Listening, Counts: true, Retention: w.n.Retention}
 	for name, k := range w.n.Keys {
@@ -129,115 +95,62 @@ func (w *world) copy() *world {
 	return &n
 }
 
-// The kinds of actions. Do is several at once: a request is executed and answered, and so are those
-// that follow it, while nothing else happens. It shortens traces and adds no state.
-const (
-	kAcquire = iota
-	kExec
-	kAnswer
-	kTimeout
-	kTouch
-	kHear
-	kMiss
-	kTick
-	kRenew
-	kRelease
-	kCrash
-	kLose
-	kDo
-	kCopy
-	kLate = 32 // with one of the others: something happens before its request is answered
-)
+func clients(w *world) int  { return w.Clients }
+func requests(w *world) int { return len(w.net) }
+func grants(w *world) int   { return len(w.mail) }
 
-var what = [...]string{
-	"acquires", "server executes", "gets the answer", "gives up its request", "touches", "receives the grant", "never receives the grant",
-	"time passes", "renews", "releases", "crashes", "the server loses its data", "executed and answered", "server executes a copy of",
+var steps = []explore.Step[*world]{
+	{Name: "the server executes request #", Of: requests,
+		Then: func(w *world, i int) { w.exec(i, false) }},
+	{Name: "the server executes a copy of request #", Of: requests, Fault: explore.Copy,
+		Then: func(w *world, i int) { w.exec(i, true) }},
+	{Name: "client # gets the answer", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].call != nil && w.cl[i].call.done },
+		Then: (*world).answer},
+	{Name: "client # is answered, and what it sends then, too", Of: clients, // this shortens traces and adds no state
+		If:   func(w *world, i int) bool { return w.cl[i].call != nil && w.Late == 0 },
+		Then: func(w *world, i int) { w.finish(i, 0) }},
+	{Name: "client # stops waiting for the answer", Of: clients, Fault: explore.Timeout, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].call != nil },
+		Then: (*world).timeout},
+	{Name: "grant # is received", Of: grants, Sends: true,
+		Then: (*world).hear},
+	{Name: "grant # is lost", Of: grants, Fault: explore.Timeout,
+		Then: func(w *world, i int) { w.mail = slices.Delete(w.mail, i, i+1) }},
+	{Name: "client # acquires", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].phase == idle && w.cl[i].left > 0 },
+		Then: (*world).acquire},
+	{Name: "client # touches", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].phase == waits && w.cl[i].call == nil },
+		Then: func(w *world, i int) { w.send(i, 't') }},
+	{Name: "client # renews", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { c := &w.cl[i]; return c.holds() && w.RenewalDue(i, c.h, c.renewed) },
+		Then: (*world).renew},
+	{Name: "client # releases", Of: clients, Sends: true,
+		If:   func(w *world, i int) bool { return w.cl[i].holds() },
+		Then: (*world).release},
+	{Name: "client # crashes", Of: clients, Fault: explore.Crash,
+		If:   func(w *world, i int) bool { return w.cl[i].phase != idle },
+		Then: func(w *world, i int) { w.over(i); w.cl[i].life++ }},
+	{Name: "time passes", Fault: explore.Delay, While: (*world).busy,
+		If:   func(w *world, _ int) bool { return w.Now < time.Duration(w.Units)*unit },
+		Then: func(w *world, _ int) { w.pass() }},
+	{Name: "the server loses its data", Fault: explore.Loss, // which takes a millisecond
+		If:   func(w *world, _ int) bool { return len(w.n.Keys) > 0 },
+		Then: func(w *world, _ int) { w.n.Keys = map[string]*Key{}; w.n.Now += 1000 }},
 }
 
-func (w *world) next(emit func(explore.Action, func(*world))) {
-	act := func(k, c, arg int, f func(n *world)) {
-		a := explore.Action{Kind: uint8(k), Who: uint8(c), Arg: uint8(arg)}
-		seq := w.seq
-		step := func(late bool) func(*world) {
-			return func(n *world) {
-				f(n)
-				switch {
-				case n.seq == seq || w.b.late == 0: // nothing was sent, or all requests may be late
-				case late:
-					n.late--
-				default:
-					n.land(c, seq)
-				}
-				n.look()
-			}
-		}
-		emit(a, step(false))
-		if a.Kind |= kLate; w.late > 0 {
-			emit(a, step(true))
-		}
-	}
-	for i := range w.net {
-		act(kExec, 0, i, func(n *world) { n.exec(i, false) })
-		if w.copies > 0 {
-			act(kCopy, 0, i, func(n *world) { n.copies--; n.exec(i, true) })
-		}
-	}
-	busy := 0
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		if c.call != nil {
-			busy = 1
-			if c.call.done {
-				act(kAnswer, i, 0, func(n *world) { n.answer(i) })
-			}
-			if w.b.late == 0 {
-				act(kDo, i, 0, func(n *world) { n.do(i) })
-			}
-			if w.timeouts > 0 {
-				act(kTimeout, i, 0, func(n *world) { n.timeouts--; n.timeout(i) })
-			}
-		}
-		for k := range c.inbox {
-			act(kHear, i, k, func(n *world) { n.hear(i, k) })
-			if w.timeouts > 0 {
-				act(kMiss, i, k, func(n *world) { n.timeouts--; n.cl[i].inbox = slices.Delete(n.cl[i].inbox, k, k+1) })
-			}
-		}
-		switch {
-		case c.phase == idle && c.left > 0:
-			act(kAcquire, i, 0, func(n *world) { n.acquire(i) })
-		case c.phase == waits && c.call == nil:
-			act(kTouch, i, 0, func(n *world) { n.send(i, 't') })
-		case c.phase == holds && c.call == nil:
-			h := c.h
-			if c.renewed < w.b.renews && h.Step(hold.Event{Kind: hold.Tick}, w.instant(i)).Renew {
-				act(kRenew, i, 0, func(n *world) {
-					n.cl[i].renewed++
-					n.cl[i].h.Step(hold.Event{Kind: hold.Tick}, n.instant(i))
-					n.send(i, 'r')
-				})
-			}
-			act(kRelease, i, 0, func(n *world) {
-				n.cl[i].h.Step(hold.Event{Kind: hold.Released}, n.instant(i))
-				n.cl[i].phase = ends
-				n.send(i, 'e')
-			})
-		}
-		if w.crashes > 0 && c.phase != idle {
-			act(kCrash, i, 0, func(n *world) { n.crashes--; n.cl[i] = client{left: c.left, life: c.life + 1} })
-		}
-	}
-	if w.delays >= busy && w.now < int64(w.b.units)*unit {
-		act(kTick, 0, 0, func(n *world) { n.delays -= busy; n.pass() })
-	}
-	if w.losses > 0 && len(w.n.Keys) > 0 {
-		act(kLose, 0, 0, func(n *world) { n.losses--; n.n.Keys = map[string]*Key{}; n.n.Now += 1000 }) // which takes a millisecond
-	}
+// holds reports whether a client has the lock, and neither renews nor releases it.
+func (c *client) holds() bool { return c.phase == holds && c.call == nil }
+
+// busy reports whether a client waits for an answer: time that passes then is a delay.
+func (w *world) busy() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.call != nil })
 }
 
 func (w *world) pass() {
-	w.now += unit
-	w.n.Now = (epoch + w.now) * 1000
+	w.Now += unit
+	w.n.Now = epoch + w.Now.Microseconds()
 	w.n.Sweep()
 }
 
@@ -248,27 +161,39 @@ func (w *world) acquire(i int) {
 	w.send(i, 'a')
 }
 
+func (w *world) renew(i int) {
+	c := &w.cl[i]
+	c.renewed++
+	c.h.Step(hold.Event{Kind: hold.Tick}, w.Instant(i))
+	w.send(i, 'r')
+}
+
+func (w *world) release(i int) {
+	c := &w.cl[i]
+	c.h.Step(hold.Event{Kind: hold.Released}, w.Instant(i))
+	c.phase = ends
+	w.send(i, 'e')
+}
+
 func (w *world) send(i int, kind byte) {
 	c := &w.cl[i]
 	w.seq++
-	until := w.n.Now + unit*1000 - 1 // what follows in the model at once is a microsecond later
+	until := w.n.Now + unit.Microseconds() - 1 // what follows in the model at once is a microsecond later
 	r := sending{i, w.seq, kind, c.owner, c.token, until, c.ticket, c.missing}
 	w.net = append(w.net, r)
-	c.call = &call{sending: r, sent: w.instant(i)}
+	c.call = &call{sending: r, sent: w.Instant(i)}
 }
 
-func desc(i int) string { return fmt.Sprintf("cl%d x 0 1 %d 0 1 h -", i, lasts) }
+// land executes and answers what was sent after a request, before anything else happens.
+func (w *world) land(after int) {
+	for i := range w.Clients {
+		w.finish(i, after)
+	}
+}
 
-// do executes and answers the request of a client, and what it sends then.
-func (w *world) do(i int) { w.land(i, 0) }
-
-// land executes and answers what a client has sent since a request, before anything else happens.
-func (w *world) land(i, since int) {
-	for range 3 {
-		k := w.cl[i].call
-		if k == nil || k.seq <= since {
-			return
-		}
+// finish executes and answers what a client has sent after a request, and what it sends then.
+func (w *world) finish(i, after int) {
+	for k := w.cl[i].call; k != nil && k.seq > after; k = w.cl[i].call {
 		if at := slices.IndexFunc(w.net, func(r sending) bool { return r.seq == k.seq }); at >= 0 {
 			w.exec(at, false)
 		}
@@ -282,8 +207,8 @@ func (w *world) exec(i int, again bool) {
 	if !again {
 		w.net = slices.Delete(w.net, i, i+1)
 	}
-	n, q := w.n, Request{Owner: r.owner, Desc: desc(r.who), Sent: "0", Until: r.until}
-	before := n.Holders()
+	n, q := w.n, Request{Owner: r.owner, Desc: fmt.Sprintf("cl%d x 0 1 %d 0 1 h -", r.who, lasts.Milliseconds()), Sent: "0", Until: r.until}
+	before := w.stored()
 	var said string
 	switch r.kind {
 	case 'a':
@@ -295,47 +220,39 @@ func (w *world) exec(i int, again bool) {
 		}
 		said = n.Touch(fmt.Sprint("cl", r.who), "0", r.until, e, back)
 	case 'c', 'r':
-		said = n.Renew(r.owner, r.token, lasts, false)
+		said = n.Renew(r.owner, r.token, lasts.Milliseconds(), false)
 	case 'e':
 		said = n.Release(r.owner, r.token, "id", 0)
 	case 'l':
 		said = n.Leave(q, r.until)
 	}
 	for _, m := range n.Said {
-		to, text, _ := strings.Cut(m, " ")
-		if who := int(to[2] - '0'); strings.HasPrefix(text, "grant") && w.cl[who].phase != idle {
-			w.cl[who].inbox = append(w.cl[who].inbox, text)
+		f := strings.Fields(m)
+		if who := int(f[0][2] - '0'); f[1] == "grant" && w.cl[who].phase != idle {
+			w.mail = append(w.mail, grant{who, f[2], number(f[3])})
 		}
 	}
 	n.Said = nil
-	after := n.Holders()
+	after, nobody := w.stored(), explore.Claim[string]{}
 	if (r.kind == 'e' || r.kind == 'l') && !slices.Contains(w.ended, r.owner) {
 		w.ended = append(slices.Clip(w.ended), r.owner)
 	}
-	had := func(h Holder) bool {
-		return slices.ContainsFunc(before, func(b Holder) bool { return b.Owner == h.Owner && b.Token == h.Token })
-	}
-	same := len(before) == len(after) && !slices.ContainsFunc(after, func(h Holder) bool { return !had(h) })
+	owner := before == nobody || before == explore.Claim[string]{Owner: r.owner, Token: r.token}
 	switch {
-	case r.until < n.Now && (r.kind == 'a' || r.kind == 't') && !same:
-		w.broken = "4: a request acts after its end"
-	case w.b.losses == 0 && slices.ContainsFunc(after, func(h Holder) bool { return slices.Contains(w.ended, h.Owner) }):
-		w.broken = "4: a request acts after its owner has left or released"
-	case (r.kind == 'e' || r.kind == 'r' || r.kind == 'c') && len(before) > 0 && (before[0].Owner != r.owner || before[0].Token != r.token) && !same:
-		w.broken = "5: somebody else ends an acquisition"
-	case slices.ContainsFunc(after, func(h Holder) bool { return !had(h) && h.Token <= w.granted }):
-		w.broken = "2: a token is not greater than that of an earlier grant"
+	case w.Losses == 0 && slices.Contains(w.ended, after.Owner):
+		w.Broken = "4: a request acts after its owner has left or released"
+	case after == before:
+	case r.until < n.Now && (r.kind == 'a' || r.kind == 't'):
+		w.Broken = "4: a request acts after its end"
+	case !owner && (r.kind == 'e' || r.kind == 'r' || r.kind == 'c'):
+		w.Broken = "5: somebody else ends an acquisition"
+	case after != nobody && after.Token <= w.granted:
+		w.Broken = "2: a token is not greater than that of an earlier grant"
 	}
-	for _, h := range after {
-		w.granted = max(w.granted, h.Token)
-	}
+	w.granted = max(w.granted, after.Token)
 	if k := w.cl[r.who].call; k != nil && k.seq == r.seq && !k.done {
 		k.done, k.answer = true, said
 	}
-}
-
-func (w *world) terms() hold.Terms {
-	return hold.Terms{TTL: lasts * time.Millisecond, Margin: w.b.margin, Leased: true}
 }
 
 // answer does what a client does with the answer of its request.
@@ -347,8 +264,8 @@ func (w *world) answer(i int) {
 	switch {
 	case k.kind == 'a' && (f[0] == "taken" || f[0] == "granted"):
 		c.token, c.phase = number(f[2]), holds
-		c.h = hold.New(w.terms(), k.sent, lasts*time.Millisecond)
-		if !c.h.Fresh(w.instant(i)) {
+		c.h = hold.New(w.Terms(lasts), k.sent, lasts)
+		if !c.h.Fresh(w.Instant(i)) {
 			c.phase = confirms
 			w.send(i, 'c')
 		}
@@ -361,19 +278,20 @@ func (w *world) answer(i int) {
 		c.missing = f[1] == "0"
 	case k.kind == 't':
 	case k.kind == 'c' && f[0] == "ok":
-		c.h, c.phase = hold.New(w.terms(), k.sent, lasts*time.Millisecond), holds
+		c.h, c.phase = hold.New(w.Terms(lasts), k.sent, lasts), holds
 	case k.kind == 'r' && f[0] == "ok":
-		c.h.Step(hold.Event{Kind: hold.Renewed, Sent: k.sent}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Renewed, Sent: k.sent}, w.Instant(i))
 	case k.kind == 'r':
-		c.h.Step(hold.Event{Kind: hold.Gone, Cause: hold.ErrDeadline}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Gone, Cause: hold.ErrDeadline}, w.Instant(i))
 	default:
 		w.over(i)
 	}
 }
 
+// over ends what a client does.
 func (w *world) over(i int) {
-	c := &w.cl[i]
-	*c = client{left: c.left, life: c.life}
+	w.cl[i] = client{left: w.cl[i].left, life: w.cl[i].life}
+	w.mail = slices.DeleteFunc(w.mail, func(g grant) bool { return g.who == i })
 }
 
 // timeout makes a client give up a request, which stays on its way.
@@ -386,7 +304,7 @@ func (w *world) timeout(i int) {
 		c.phase = ends
 		w.send(i, 'l')
 	case 'r':
-		c.h.Step(hold.Event{Kind: hold.Failed, Cause: hold.ErrDeadline}, w.instant(i))
+		c.h.Step(hold.Event{Kind: hold.Failed, Cause: hold.ErrDeadline}, w.Instant(i))
 	case 't':
 	default:
 		w.over(i)
@@ -394,204 +312,128 @@ func (w *world) timeout(i int) {
 }
 
 // hear takes a grant that the server has published. Its age is unknown, so it is confirmed.
-func (w *world) hear(i, k int) {
+func (w *world) hear(k int) {
+	g := w.mail[k]
+	w.mail = slices.Delete(w.mail, k, k+1)
+	if c := &w.cl[g.who]; g.owner == c.owner && c.phase == waits {
+		c.token, c.phase = g.token, confirms
+		w.send(g.who, 'c')
+	}
+}
+
+// claim returns what a client relies on.
+func (w *world) claim(i int) (explore.Claim[string], bool) {
 	c := &w.cl[i]
-	f := strings.Fields(c.inbox[k])
-	c.inbox = slices.Delete(c.inbox, k, k+1)
-	if f[1] == c.owner && c.phase == waits {
-		c.token, c.phase = number(f[2]), confirms
-		w.send(i, 'c')
-	}
+	return explore.Claim[string]{Owner: c.owner, Token: c.token}, c.phase == holds && explore.Relies(c.h, w.Instant(i))
 }
 
-func (w *world) relies(i int) bool {
-	return w.cl[i].phase == holds && explore.Relies(w.cl[i].h, w.instant(i))
+// stored returns whom the server has granted the lock.
+func (w *world) stored() (c explore.Claim[string]) {
+	for _, h := range w.n.Holders() { // at most one
+		c = explore.Claim[string]{Owner: h.Owner, Token: h.Token}
+	}
+	return c
 }
 
-// look judges what depends on the past, and drops what has no effect any more.
-func (w *world) look() {
-	for i := range w.b.clients {
-		c := &w.cl[i]
-		switch {
-		case !w.relies(i):
-		case c.token > w.top:
-			w.top, w.topper = c.token, c.owner
-		case c.owner != w.topper && w.b.losses == 0: // a loss ends the grants before it
-			w.broken = "2: a client relies on a token that is not greater than an earlier one"
-		}
-	}
+func (w *world) Look() { w.Rely(w.claim) }
+
+func (w *world) Check() string { return w.Judge(w.claim, w.stored, w.fair) }
+
+func (w *world) wants() bool {
+	return slices.ContainsFunc(w.cl[:], func(c client) bool { return c.phase > idle })
 }
 
-func (w *world) check() string {
-	if w.broken != "" {
-		return w.broken
+// fair reports whether a waiter gets a name that nobody has, without further faults.
+func (w *world) fair() bool {
+	has := func(c client) bool { return c.phase >= confirms }
+	if slices.ContainsFunc(w.cl[:], has) || !w.wants() {
+		return true
 	}
-	for i := range w.b.clients {
-		if w.b.losses > 0 || !w.relies(i) {
-			continue
-		}
-		for k := range i {
-			if w.relies(k) {
-				return "1: two clients rely on the lock"
-			}
-		}
-		all := w.n.Holders()
-		if len(all) == 0 {
-			return "5: a client relies on a lock that somebody else has ended"
-		}
-		if all[0].Owner != w.cl[i].owner || all[0].Token != w.cl[i].token {
-			return "3: the lock is granted while another client relies on it"
-		}
-	}
-	if w.b.fair > 0 && w.fair() > w.b.fair {
-		return "6, 7: nobody has the name, and a waiter does not get it in time"
-	}
-	return ""
-}
-
-// fair is how many units a waiter waits for a name that nobody has, without further faults.
-func (w *world) fair() int {
-	wants := false
-	for _, c := range w.cl[:w.b.clients] {
-		if c.phase >= confirms {
-			return 0
-		}
-		wants = wants || c.phase > idle
-	}
-	if !wants {
-		return 0
-	}
-	n := w.copy()
+	n := w.Copy()
 	n.net = slices.DeleteFunc(n.net, func(r sending) bool { k := n.cl[r.who].call; return k == nil || k.seq != r.seq })
-	for units := 0; units <= w.b.fair; units++ {
-		for range 6 {
-			for i := range n.b.clients {
-				switch c := &n.cl[i]; {
-				case c.call != nil:
-					n.do(i)
-				case len(c.inbox) > 0:
-					n.hear(i, 0)
-				case c.phase == waits:
-					n.send(i, 't')
-				}
-				if n.cl[i].phase == holds {
-					return units
-				}
-			}
+	turn := func(i int) bool {
+		c := &n.cl[i]
+		switch at := slices.IndexFunc(n.mail, func(g grant) bool { return g.who == i }); {
+		case c.call != nil:
+			n.finish(i, 0)
+		case at >= 0:
+			n.hear(at)
+		case c.phase == waits:
+			n.send(i, 't')
 		}
-		if !slices.ContainsFunc(n.cl[:n.b.clients], func(c client) bool { return c.phase > idle }) {
-			return 0 // the wait has ended with an error
-		}
-		n.pass()
+		return c.phase == holds
 	}
-	return w.b.fair + 1
+	return explore.Wait{Clients: w.Clients, Units: w.Fair, Turns: 6, Wants: n.wants, Turn: turn, Pass: n.pass}.Ends()
 }
 
 // key makes equal what has the same future. Tokens and tickets are the server's time, which is in it.
-func (w *world) key(b []byte) []byte {
-	num := func(v int64) { b = binary.AppendVarint(b, v) }
-	text := func(s string) { b = append(append(b, s...), 0) }
-	num(w.n.Now)
-	for _, key := range slices.Sorted(maps.Keys(w.n.Keys)) {
-		k := w.n.Keys[key]
-		text(key)
-		text(k.Text)
-		num(k.Until)
-		for _, m := range slices.Sorted(maps.Keys(k.Set)) {
-			text(m)
-			num(k.Set[m])
+func (w *world) Key(k *explore.Key) {
+	k.Num(w.n.Now, w.granted, w.Top.Token)
+	k.Text(w.Top.Owner, w.Broken)
+	k.Faults(w.Left)
+	for _, name := range slices.Sorted(maps.Keys(w.n.Keys)) {
+		v := w.n.Keys[name]
+		k.Text(name, v.Text)
+		k.Num(v.Until)
+		for _, m := range slices.Sorted(maps.Keys(v.Set)) {
+			k.Text(m)
+			k.Num(v.Set[m])
 		}
 	}
-	b = append(b, byte(w.timeouts), byte(w.crashes), byte(w.losses), byte(w.delays), byte(w.copies), byte(w.late))
-	num(w.granted)
-	num(w.top)
-	text(w.topper)
-	text(w.broken)
 	for _, r := range w.net {
-		b = append(b, map[bool]byte{true: 1}[slices.Contains(w.ended, r.owner)])
-		k := w.cl[r.who].call
-		flags := r.kind
-		if k != nil && k.seq == r.seq {
-			flags |= 128
-		}
-		b = append(b, byte(r.who), flags)
-		text(r.owner)
-		for _, v := range []int64{r.token, r.until, r.ticket} {
-			num(v)
-		}
-		b = append(b, map[bool]byte{true: 1}[r.back])
+		c := w.cl[r.who].call
+		k.Flag(slices.Contains(w.ended, r.owner), c != nil && c.seq == r.seq, r.back)
+		k.Text(r.owner)
+		k.Num(int64(r.who), int64(r.kind), r.token, r.until, r.ticket)
 	}
-	for i := range w.b.clients {
+	for i := range w.Clients {
 		c := &w.cl[i]
-		b = append(b, c.phase, byte(c.left), byte(c.life), byte(c.renewed), byte(len(c.inbox)), map[bool]byte{true: 1}[c.missing])
-		text(c.owner)
-		num(c.token)
-		num(c.ticket)
-		for _, m := range c.inbox {
-			text(m)
+		k.Flag(c.missing, c.call != nil)
+		k.Text(c.owner)
+		k.Num(int64(c.phase), int64(c.left), int64(c.life), int64(c.renewed), c.token, c.ticket)
+		for _, g := range w.mail {
+			if g.who == i {
+				k.Text(g.owner)
+				k.Num(g.token)
+			}
 		}
-		if k := c.call; k != nil {
-			b = append(b, k.kind)
-			text(k.answer)
-			num(int64(k.sent.Mono))
-		} else {
-			b = append(b, 0)
+		if c.call != nil {
+			k.Text(c.call.answer)
+			k.Num(int64(c.call.kind), int64(c.call.sent.Mono))
 		}
 		if c.phase == holds {
-			b = explore.HoldKey(b, c.h, w.instant(i))
+			k.Hold(c.h, w.Instant(i))
 		}
 	}
-	return b
 }
 
-func (w *world) show(a explore.Action) string {
-	line := fmt.Sprintf("%-4s ", time.Duration(w.now)*time.Millisecond)
-	switch a.Kind % kLate {
-	case kTick, kLose:
-		line += what[a.Kind%kLate]
-	case kExec, kCopy:
-		line += fmt.Sprintf("%s request %d", what[a.Kind%kLate], a.Arg+1)
-	default:
-		line += fmt.Sprintf("%c %s", 'A'+a.Who, what[a.Kind%kLate])
-	}
-	held := ""
-	for _, h := range w.n.Holders() {
-		held += fmt.Sprintf("%s/%d", h.Owner, h.Token-epoch*1000)
-	}
-	line = fmt.Sprintf("%-36s lock[%s] queue %d", line, held, len(w.n.waiting()))
-	for i := range w.b.clients {
-		if w.relies(i) {
-			line += fmt.Sprintf("  %c RELIES", 'A'+i)
-		}
-	}
-	return line
+func (w *world) Show() string {
+	return fmt.Sprintf("%s lock%v queue %d", w.Line(w.claim), w.stored(), len(w.n.waiting()))
 }
 
-func modelOf(b bounds) explore.Model[*world] {
-	if b.margin == 0 {
-		b.margin = lasts*time.Millisecond/50 + 10*time.Millisecond
+func modelOf(b explore.Bounds) explore.Model[*world] {
+	w := &world{World: explore.NewWorld[string](&b)}
+	w.n = &Name{Now: epoch, Keys: map[string]*Key{}, Listening: map[string]bool{}, Counts: true, Retention: 86_400_000}
+	for i := range b.Clients {
+		w.cl[i].left = b.Acquires
+		w.n.Listening[fmt.Sprint("cl", i)] = true
 	}
-	return explore.Model[*world]{
-		Init: initial(&b), Copy: (*world).copy, Next: (*world).next, Key: (*world).key, Check: (*world).check, Show: (*world).show,
-		Limit: 8_000_000,
-	}
+	sent := func(w *world) int { return w.seq }
+	return explore.Model[*world]{Init: w, Steps: steps, Limit: 8_000_000}.AtOnce(sent, (*world).land)
 }
 
-var drift = [most]float64{0.99, 1.01, 1}
-
-// The bounds that are exhausted: the small ones by each run, the others with FENCELOCK_SLOW.
-var explored = []explore.Bounds[bounds]{
-	explore.Always("2 clients, 1 delay", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1}),
-	explore.Always("2 clients, 1 time-out", bounds{clients: 2, acquires: 1, renews: 1, units: 3, timeouts: 1}),
-	explore.Always("2 clients, 1 crash; who waits gets in", bounds{clients: 2, acquires: 1, renews: 1, units: 4, crashes: 1, fair: 2}),
-	explore.Slowly("2 clients, clocks 2 % apart", bounds{clients: 2, acquires: 1, renews: 1, units: 5, delays: 1, rates: drift}),
-	explore.Slowly("2 clients, 1 delay, 1 time-out, 1 crash", bounds{clients: 2, acquires: 1, renews: 1, units: 4, delays: 1, timeouts: 1, crashes: 1, fair: 2}),
-	explore.Slowly("2 clients, 1 doubled request", bounds{clients: 2, acquires: 1, renews: 1, units: 3, copies: 1}),
-	explore.Slowly("2 clients with 2 acquires, 1 late request, 1 doubled request", bounds{clients: 2, acquires: 2, renews: 1, units: 3, late: 1, copies: 1}),
-	explore.Slowly("2 clients with 2 acquires, 1 late request, 2 time-outs, 1 crash", bounds{clients: 2, acquires: 2, renews: 1, units: 3, late: 1, timeouts: 2, crashes: 1}),
-	explore.Slowly("3 clients, 1 late request, 1 time-out", bounds{clients: 3, acquires: 1, renews: 1, units: 3, late: 1, timeouts: 1}),
-	explore.Slowly("3 clients, 1 late request, 1 crash", bounds{clients: 3, acquires: 1, renews: 1, units: 3, late: 1, crashes: 1}),
-	explore.Slowly("2 clients, 1 loss of data", bounds{clients: 2, acquires: 1, renews: 1, units: 4, losses: 1}),
+var explored = []explore.Bounds{
+	{Name: "2 clients, 1 delay", Clients: 2, Acquires: 1, Renews: 1, Units: 4, Delays: 1},
+	{Name: "2 clients, 1 time-out", Clients: 2, Acquires: 1, Renews: 1, Units: 3, Timeouts: 1},
+	{Name: "2 clients, 1 crash; who waits gets in", Clients: 2, Acquires: 1, Renews: 1, Units: 4, Crashes: 1, Fair: 2},
+	{Slow: true, Name: "2 clients, clocks 2 % apart", Clients: 2, Acquires: 1, Renews: 1, Units: 5, Delays: 1, Rates: explore.Drift},
+	{Slow: true, Name: "2 clients, 1 delay, 1 time-out, 1 crash", Clients: 2, Acquires: 1, Renews: 1, Units: 4, Delays: 1, Timeouts: 1, Crashes: 1, Fair: 2},
+	{Slow: true, Name: "2 clients, 1 doubled request", Clients: 2, Acquires: 1, Renews: 1, Units: 3, Copies: 1},
+	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 1 doubled request", Clients: 2, Acquires: 2, Renews: 1, Units: 3, Late: 1, Copies: 1},
+	{Slow: true, Name: "2 clients with 2 acquires, 1 late request, 2 time-outs, 1 crash", Clients: 2, Acquires: 2, Renews: 1, Units: 3, Late: 1, Timeouts: 2, Crashes: 1},
+	{Slow: true, Name: "3 clients, 1 late request, 1 time-out", Clients: 3, Acquires: 1, Renews: 1, Units: 3, Late: 1, Timeouts: 1},
+	{Slow: true, Name: "3 clients, 1 late request, 1 crash", Clients: 3, Acquires: 1, Renews: 1, Units: 3, Late: 1, Crashes: 1},
+	{Slow: true, Name: "2 clients, 1 loss of data", Clients: 2, Acquires: 1, Renews: 1, Units: 4, Losses: 1},
 }
 
 func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
@@ -601,20 +443,55 @@ func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // TestExploreMargin takes away the margin of the hold.
 func TestExploreMargin(t *testing.T) {
-	explore.MustBreak(t, modelOf(bounds{clients: 2, acquires: 1, units: 4, margin: 1, rates: drift}))
+	explore.MustBreak(t, explore.Run(modelOf(explore.Bounds{Clients: 2, Acquires: 1, Units: 4, Margin: 1, Rates: explore.Drift}), 2))
 }
 
 // walked are bounds that are too large to be exhausted.
-var walked = []explore.Bounds[bounds]{
-	explore.Always("3 clients, time-outs, crashes, doubled requests", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3}),
-	explore.Always("the same, clocks 2 % apart", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, crashes: 2, copies: 3, rates: drift}),
-	explore.Always("3 clients, losses of data", bounds{clients: 3, acquires: 5, renews: 3, units: 100, delays: 30, timeouts: 5, losses: 3}),
-	explore.Always("2 clients, time-outs, crashes; who waits gets in", bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 20, timeouts: 3, crashes: 2, fair: 4}), // dead places cost a unit each
+var walked = []explore.Bounds{
+	{Name: "3 clients, time-outs, crashes, doubled requests", Clients: 3, Acquires: 5, Renews: 3, Units: 100, Delays: 30, Timeouts: 5, Crashes: 2, Copies: 3},
+	{Name: "the same, clocks 2 % apart", Clients: 3, Acquires: 5, Renews: 3, Units: 100, Delays: 30, Timeouts: 5, Crashes: 2, Copies: 3, Rates: explore.Drift},
+	{Name: "3 clients, losses of data", Clients: 3, Acquires: 5, Renews: 3, Units: 100, Delays: 30, Timeouts: 5, Losses: 3},
+	{Name: "2 clients, time-outs, crashes; who waits gets in", Clients: 2, Acquires: 5, Renews: 3, Units: 100, Delays: 20, Timeouts: 3, Crashes: 2, Fair: 4}, // dead places cost a unit each
 }
 
 func TestWalk(t *testing.T) { explore.Roam(t, walked, modelOf) }
 
 // TestWalkMargin takes away the margin of the hold.
 func TestWalkMargin(t *testing.T) {
-	explore.MustMeet(t, modelOf(bounds{clients: 2, acquires: 5, renews: 3, units: 100, delays: 10, margin: 1, rates: drift}))
+	explore.MustBreak(t, explore.Walk(modelOf(explore.Bounds{Clients: 2, Acquires: 5, Renews: 3, Units: 100, Delays: 10, Margin: 1, Rates: explore.Drift}), 1, 1_000_000, 2))
+}
+
+// hunts are the bounds within which mutants are found. They need not be exhausted.
+var hunts = map[string]explore.Bounds{
+	"plain":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5},
+	"again":     {Clients: 2, Acquires: 2, Renews: 1, Units: 4, Delays: 1},
+	"rates":     {Clients: 2, Acquires: 1, Units: 4, Rates: explore.Drift},
+	"delays":    {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Delays: 2},
+	"time-outs": {Clients: 2, Acquires: 2, Renews: 1, Units: 5, Delays: 1, Timeouts: 2},
+	"copies":    {Clients: 2, Acquires: 1, Renews: 1, Units: 4, Timeouts: 1, Copies: 1, Late: 2},
+	"crash":     {Clients: 2, Acquires: 1, Renews: 1, Units: 5, Crashes: 1, Fair: 2},
+}
+
+// TestExploreHunt explores the bounds that a mutant names.
+func TestExploreHunt(t *testing.T) { explore.HuntWithin(t, hunts, modelOf) }
+
+// TestExploreMutants changes the rules of the scripts and the hold.
+func TestExploreMutants(t *testing.T) {
+	explore.Hunt(t, "../../..", []explore.Mutant{
+		explore.Change("a token does not grow", "rules.go", "plain", "token := max(n.Now, number(last)+1)", "token := max(number(last), 1)"),
+		explore.Change("anybody ends a holder", "rules.go", "again", `if !strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)) {`, "if false {"),
+		explore.Change("anybody renews a holder", "rules.go", "again", `case n.mode == "x" && strings.HasPrefix(n.text, fmt.Sprintf("%s%s %d ", format, owner, token)):`, `case n.mode == "x":`),
+		explore.Change("a holder is anybody's", "rules.go", "plain", `rest, own := strings.CutPrefix(n.text, format+owner+" ")`, "rest, own := strings.CutPrefix(n.text, format)\n\t_, rest, _ = strings.Cut(rest, \" \")"),
+		explore.Change("the lock ends after half a lease", "rules.go", "plain", "n.Put(Lock, n.text, ttl)", "n.Put(Lock, n.text, ttl/2)"),
+		explore.Change("the lock of a dead holder stays", "rules.go", "crash", "n.Put(Lock, n.text, ttl)", "n.Put(Lock, n.text, 100*ttl)"),
+		explore.Change("a renewal gives a quarter of a lease", "rules.go", "plain", "n.end(Lock, n.ms()+ttl)\n\t\treturn true\n\tcase n.mode == \"s\"", "n.end(Lock, n.ms()+ttl/4)\n\t\treturn true\n\tcase n.mode == \"s\""),
+		explore.Change("keys end a hand-over early", "state.go", "plain", "k.Until > 0 && k.Until <= n.ms()", "k.Until > 0 && k.Until <= n.ms()+2000"),
+		explore.Change("a late request is served", "scripts.go", "time-outs", "if q.Until < n.Now {\n\t\treturn late", "if false {\n\t\treturn late"),
+		explore.Change("a late touch is served", "scripts.go", "time-outs", "if until < n.Now {\n\t\treturn fmt.Sprintf(\"late %d\", n.Now)\n\t}\n\tn.speaks", "n.speaks"),
+		explore.Change("a held name counts as untouched", "scripts.go", "plain", "return !n.there(Lock) && !n.there(Queue)", "return !n.there(Queue)"),
+		explore.Change("a lease that is over is renewed", "scripts.go", "time-outs", "if n.mode != \"x\" || !n.extend(owner, token, ttl) {\n\t\treturn \"gone\"", "if n.mode == \"free\" {\n\t\tn.Put(Lock, fmt.Sprintf(\"%s%s %d cl0 x 0 1 %d 0 1 h -\", format, owner, token, ttl), ttl)\n\t} else if n.mode != \"x\" || !n.extend(owner, token, ttl) {\n\t\treturn \"gone\""),
+		explore.Change("a renewal always succeeds", "scripts.go", "delays", "return \"gone\"\n\t}\n\treturn \"ok\" + left", "return \"ok\"\n\t}\n\treturn \"ok\" + left"),
+		explore.Change("a release leaves no mark", "scripts.go", "copies", "	if had || late > 0 {\n\t\tn.mark(", "	if late > 0 {\n\t\tn.mark("),
+		explore.Change("who leaves leaves no mark", "scripts.go", "copies", "\tn.mark(q.Owner, \"\", late)\n", ""),
+	})
 }

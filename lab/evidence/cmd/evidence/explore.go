@@ -10,13 +10,15 @@ import (
 	"github.com/fencelock/fencelock/lab/evidence"
 )
 
-// models are the packages whose decisions the explorer drives.
-var models = []struct{ name, pkg string }{{"records", "./recordlock"}, {"Redis twin", "./internal/testkit/twin"}, {"Redlock", "./internal/quorum"}}
+// models are the packages whose decisions the explorer drives, and the invariants that it checks: usually,
+// if a waiter must get in, and if the server loses its data.
+var models = []struct{ name, pkg, usual, fair, lossy string }{
+	{"records", "./recordlock", "1-3, 5", "1-3, 5-7", ""},
+	{"Redis twin", "./internal/testkit/twin", "1-5", "1-7", "2, 4"},
+	{"Redlock", "./internal/quorum", "1, 2", "", ""},
+}
 
-var (
-	exhausted = regexp.MustCompile(`explored (.*): (\d+) states, (\d+) steps, depth \d+, (\S+): exhausted`)
-	walked    = regexp.MustCompile(`walked (.*): (\d+) walks, (\d+) steps, (\S+): no rule broken`)
-)
+var visited = regexp.MustCompile(`(explored|walked) (.*): (\d+) (?:states|walks), (\d+) steps, (\S+): (?:exhausted|no rule broken)`)
 
 // longWalks is how many steps walks take within each bound if the large bounds are asked for.
 const longWalks = "FENCELOCK_WALK=250000000"
@@ -34,20 +36,30 @@ func explored(f flags) (r evidence.Report, err error) {
 			return r, err
 		}
 		for _, line := range got.lines {
-			if e, ok := exploredIn(line, m.name); ok {
-				fmt.Print(line)
-				r.Explored = append(r.Explored, e)
+			v := visited.FindStringSubmatch(line)
+			if v == nil {
+				continue
 			}
-			if w, ok := walkedIn(line, m.name); ok {
-				fmt.Print(line)
-				r.Walked = append(r.Walked, w)
+			fmt.Print(line)
+			bound, n, steps := v[2], number(v[3]), number(v[4])
+			took, _ := time.ParseDuration(v[5])
+			if v[1] == "walked" {
+				r.Walked = append(r.Walked, evidence.Walked{Model: m.name, Bound: bound, Walks: n, Steps: steps, Millis: took.Milliseconds()})
+				continue
 			}
+			invariants := m.usual
+			switch {
+			case strings.Contains(bound, "gets in"):
+				invariants = m.fair
+			case strings.Contains(bound, "loss of data"):
+				invariants = m.lossy
+			}
+			r.Explored = append(r.Explored, evidence.Explored{Model: m.name, Bound: bound, States: n, Steps: steps, Invariants: invariants, Millis: took.Milliseconds()})
 		}
 		if !f.large {
 			continue
 		}
-		got, err = goTest(large, m.pkg, "^TestExploreMutants$", "-v")
-		if err != nil {
+		if got, err = goTest(large, m.pkg, "^TestExploreMutants$", "-v"); err != nil {
 			return r, err
 		}
 		r.Mutants = append(r.Mutants, evidence.Mutants{Where: m.name + " and `internal/hold`, found by the explorer", Found: got.passed, Total: got.passed + got.failed})
@@ -55,42 +67,8 @@ func explored(f flags) (r evidence.Report, err error) {
 	return r, nil
 }
 
-func exploredIn(line, model string) (e evidence.Explored, ok bool) {
-	f := exhausted.FindStringSubmatch(line)
-	if f == nil {
-		return e, false
-	}
-	e = evidence.Explored{Model: model, Bound: f[1], Invariants: "1-3, 5", States: number(f[2]), Steps: number(f[3]), Millis: millis(f[4])}
-	switch waits := strings.Contains(e.Bound, "gets in"); {
-	case model == "Redlock":
-		e.Invariants = "1, 2"
-	case strings.Contains(e.Bound, "loss of data"):
-		e.Invariants = "2, 4"
-	case model == "records" && waits:
-		e.Invariants = "1-3, 5-7"
-	case waits:
-		e.Invariants = "1-7"
-	case model != "records":
-		e.Invariants = "1-5"
-	}
-	return e, true
-}
-
-func walkedIn(line, model string) (w evidence.Walked, ok bool) {
-	f := walked.FindStringSubmatch(line)
-	if f == nil {
-		return w, false
-	}
-	return evidence.Walked{Model: model, Bound: f[1], Walks: number(f[2]), Steps: number(f[3]), Millis: millis(f[4])}, true
-}
-
-// number and millis read what a regular expression has found.
+// number reads what a regular expression has found.
 func number(digits string) int64 {
 	n, _ := strconv.ParseInt(digits, 10, 64)
 	return n
-}
-
-func millis(text string) int64 {
-	d, _ := time.ParseDuration(text)
-	return d.Milliseconds()
 }
