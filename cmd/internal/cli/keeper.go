@@ -42,7 +42,7 @@ func (c *acquireCmd) keep(a *App) error {
 	}
 	supervise.NameKeeper()
 	holding := &keeper{acquireCmd: c, locker: fencelock.New(engine, nil), lock: lock, until: time.Now().Add(c.MaxHold), watched: watched}
-	defer holding.release() // if it fails, the lease expires
+	defer func() { _ = holding.release() }() // if it fails, the lease expires
 	if err := holding.startGuard(engine); err != nil {
 		return err
 	}
