@@ -148,10 +148,9 @@ type Identity struct {
 	PID  int
 	Note string
 
-	// Trace is the W3C traceparent of the request, such as the span of its acquisition; empty if
-	// there is none. An engine that stores the note also stores the trace. It need not store an
-	// invalid one, and must not refuse a request because of it. Error texts do
-	// not contain it.
+	// Trace is the traceparent of the request by W3C Trace Context, version 00, such as that of the span of
+	// its acquisition; empty if there is none. An engine that stores the note also stores the trace. It need
+	// not store an invalid one, and must not refuse a request because of it. Error texts do not contain it.
 	Trace string
 
 	// Kind says what the acquisition is for, such as "election"; empty for a lock like any other. An

@@ -2,7 +2,7 @@ package election
 
 import "context"
 
-// State is the state of a candidate.
+// State is the state of a candidate. The zero value is none.
 type State string
 
 // The states.

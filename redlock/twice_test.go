@@ -85,7 +85,9 @@ func TestGrantReachesTheOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range w {
-				eventually(t, "the lock on every node", func() bool { return strings.Contains(r.Do(t, "GET", "lock:x"), g.Owner) })
+				eventually(t, "the lock on every node", func() bool {
+					return r.Do(t, "EXISTS", "lock:x") == "1" && !strings.Contains(r.Do(t, "GET", "lock:x"), " other ")
+				})
 			}
 			w[0].Kill(t)
 			l := leaseOf("x", g, long)

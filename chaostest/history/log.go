@@ -2,6 +2,7 @@ package history
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -32,11 +33,16 @@ import (
 //
 // If r has what [History.Write] wrote, ReadLog returns that history, with its own rules.
 func ReadLog(r io.Reader, skew time.Duration) (*History, error) {
-	lines := bufio.NewReader(r)
-	if first, _ := lines.Peek(len(runPrefix)); string(first) == runPrefix {
-		return readRun(lines)
+	input := bufio.NewReader(r)
+	first, err := input.ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
 	}
-	h := &History{Engine: "a log", Rules: Rules{Skew: skew}}
+	all := io.MultiReader(bytes.NewReader(first), input)
+	if beginsRun(first) {
+		return readRun(all)
+	}
+	h, lines := &History{Engine: "a log", Rules: Rules{Skew: skew}}, bufio.NewReader(all)
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {

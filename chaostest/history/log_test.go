@@ -45,6 +45,13 @@ func TestLogIsAccepted(t *testing.T) {
 	}
 }
 
+// TestLogOfAnEngine: the first line of a log may begin as that of a run does.
+func TestLogOfAnEngine(t *testing.T) {
+	if v := verify(t, `{"engine":"redis","msg":"started"}`+"\n"+night, 0); !v.Accepted || v.Acquisitions != 5 {
+		t.Errorf("%+v", v)
+	}
+}
+
 // TestLogIsRefused changes one thing of the log at a time.
 func TestLogIsRefused(t *testing.T) {
 	for _, c := range []struct {

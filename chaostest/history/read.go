@@ -38,13 +38,17 @@ func Read(files ...string) (*History, error) {
 	return h, nil
 }
 
-// runPrefix begins the first line of what [History.Write] wrote.
-const runPrefix = `{"engine":`
+// beginsRun reports whether a text is what [History.Write] wrote. Lines of events and of logs have no rules.
+func beginsRun(text []byte) bool {
+	var first struct{ Engine, Rules json.RawMessage }
+	err := json.NewDecoder(bytes.NewReader(text)).Decode(&first)
+	return err == nil && first.Engine != nil && first.Rules != nil
+}
 
 // parse appends the events of a file. The last line may be incomplete, after a kill.
 func (h *History) parse(text []byte) error {
 	lines := json.NewDecoder(bytes.NewReader(text))
-	if bytes.HasPrefix(text, []byte(runPrefix)) {
+	if beginsRun(text) {
 		if err := lines.Decode(h); err != nil {
 			return err
 		}

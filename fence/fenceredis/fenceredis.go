@@ -37,8 +37,8 @@ type Config struct {
 // return fence.ErrNoToken without a token, a *fence.StaleError for a stale one, and the server's
 // own errors unchanged. They return fence.ErrResource if no floor can be stored in the slot of the
 // key, such as for "a}b", or the keys of a script are in different slots: use a hash tag,
-// "{42}:invoice". A floor, such as "floor:{42}", cannot be guarded either. While a slot of a Cluster is moving, a write waits up to two seconds until
-// the key and its floor are on the same node.
+// "{42}:invoice". A floor, such as "floor:{42}", cannot be guarded either. While a slot of a Cluster is
+// moving, a write waits up to two seconds until the key and its floor are on the same node.
 type Guard struct {
 	client rueidis.Client
 	keep   time.Duration

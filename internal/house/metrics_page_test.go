@@ -22,7 +22,11 @@ func writeMetrics(text string) string {
 		var out strings.Builder
 		out.WriteString("| metric | labels | what it shows |\n|---|---|---|\n")
 		for _, metric := range lockmetrics.Metrics() {
-			fmt.Fprintf(&out, "| `%s` | %s | %s |\n", prometheusName(metric), labelsOf(metric), strings.TrimSuffix(metric.Help, "."))
+			shows := strings.TrimSuffix(metric.Help, ".")
+			if metric.Hint != "" {
+				shows += ": " + metric.Hint
+			}
+			fmt.Fprintf(&out, "| `%s` | %s | %s |\n", prometheusName(metric), labelsOf(metric), shows)
 		}
 		return m[1] + out.String() + m[2]
 	})

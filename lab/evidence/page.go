@@ -37,7 +37,7 @@ type section struct {
 var sections = []section{
 	{"suite.json", "Conformance suite, mutants and twins", introSuite, writeSuite},
 	{"nemesis.json", "Faults on real servers", introNemesis, writeNemesis},
-	{"soak.json", "A million acquisitions", introSoak, writeNemesis},
+	{"soak.json", "Soak", introSoak, writeNemesis},
 	{"sim.json", "Simulator", introSim, writeSim},
 	{"explore.json", "States visited", introExplore, writeExplored},
 	{"comparison.json", "When a loss is reported", introComparison, writeComparison},

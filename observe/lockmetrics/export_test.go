@@ -36,11 +36,14 @@ type Holds struct{ series lockSeries }
 func (h *Holds) State() (n int, oldest time.Duration) { return h.series.holds.state() }
 
 func (h *Holds) Begin(ctx context.Context, lock fencelock.TraceLock) *Holding {
-	return begin(ctx, lock, &h.series)
+	return nobody.begin(ctx, lock, &h.series)
 }
 
 type Holding = holding
 
 func (h *holding) End() { h.end() }
 
-var HoldingFrom = holdingFrom
+var (
+	nobody      *Recorder // whose holds have no series
+	HoldingFrom = nobody.holdingFrom
+)

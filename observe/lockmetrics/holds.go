@@ -65,33 +65,34 @@ func (h *holds) remove(one *entry) {
 // holding is the context of a lock that is held, for the hooks HoldStart and HoldEnd.
 type holding struct {
 	context.Context
+	by     *Recorder
 	series *lockSeries
 	lock   fencelock.TraceLock
 	entry  entry
 }
 
-// holdingKey is the context key of a holding.
-type holdingKey struct{}
+// holdingKey is the context key of a holding. Two exporters may record the same lock.
+type holdingKey struct{ by *Recorder }
 
 // Value implements context.Context.
 func (h *holding) Value(key any) any {
-	if key == (holdingKey{}) {
+	if key == (holdingKey{h.by}) {
 		return h
 	}
 	return h.Context.Value(key)
 }
 
 // begin adds a lock to the holds of its series.
-func begin(ctx context.Context, lock fencelock.TraceLock, series *lockSeries) *holding {
-	h := &holding{Context: ctx, series: series, lock: lock}
+func (r *Recorder) begin(ctx context.Context, lock fencelock.TraceLock, series *lockSeries) *holding {
+	h := &holding{Context: ctx, by: r, series: series, lock: lock}
 	series.holds.add(&h.entry)
 	return h
 }
 
 // holdingFrom returns what begin returned for a lock. It returns nil if ctx belongs to another lock,
 // such as that of the caller of an acquisition whose grant was not used.
-func holdingFrom(ctx context.Context, lock fencelock.TraceLock) *holding {
-	if h, _ := ctx.Value(holdingKey{}).(*holding); h != nil && h.lock == lock {
+func (r *Recorder) holdingFrom(ctx context.Context, lock fencelock.TraceLock) *holding {
+	if h, _ := ctx.Value(holdingKey{r}).(*holding); h != nil && h.lock == lock {
 		return h
 	}
 	return nil

@@ -160,6 +160,34 @@ func TestDecision(t *testing.T) {
 	}
 }
 
+// TestTwoRecorders: the hooks of two exporters can be joined in one tracer.
+func TestTwoRecorders(t *testing.T) {
+	type counts map[string]float64
+	var all [2]counts
+	var recorders [2]*lockmetrics.Recorder
+	for i := range all {
+		all[i] = counts{}
+		recorders[i] = lockmetrics.New(nil, func(m *lockmetrics.Metric, _ []string) lockmetrics.Series {
+			return func(context.Context, float64) { all[i][m.Name]++ }
+		})
+	}
+	a, b, lock := recorders[0].Tracer(), recorders[1].Tracer(), fencelock.TraceLock{Name: "a:1", Token: 1}
+	ctx := b.HoldStart(a.HoldStart(t.Context(), lock), lock)
+	for _, tracer := range []*fencelock.Tracer{a, b} {
+		tracer.HoldEnd(ctx, fencelock.TraceHoldEnd{TraceLock: lock})
+	}
+	for i, r := range recorders {
+		if n := all[i]["hold.duration"]; n != 1 {
+			t.Errorf("recorder %d has recorded %v durations of one hold", i, n)
+		}
+		r.Read(func(m *lockmetrics.Metric, _ []string, value float64) {
+			if m.Name == "hold.count" && value != 0 {
+				t.Errorf("recorder %d: %v locks are held", i, value)
+			}
+		})
+	}
+}
+
 // Each metric is recorded, with one value for each of its labels, and with the words that it declares.
 func TestMetricsAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ type Metric struct {
 	Name   string // such as "hold.losses"
 	Unit   string // "s", "1", or what is counted, such as "{lock}"
 	Help   string
+	Hint   string    // what it shows, for the documentation
 	Labels []string  // the keys, such as "engine" and "error.type"
 	Words  []string  // the values of the last label, if they are known
 	Bounds []float64 // the boundaries of a histogram; nil for other metrics
@@ -41,25 +42,25 @@ func ofLocks(more ...string) []string { return append(lockLabels[:4:4], more...)
 
 var (
 	acquireTime = declare(Metric{Name: "acquire.duration", Unit: "s", Labels: ofLocks("contended"), Words: []string{"false", "true"}, Bounds: callBounds,
-		Help: "Duration of acquisitions; uncontended, the engine's."})
+		Help: "Duration of successful acquisitions.", Hint: "without contention, that of the engine"})
 	failures = declare(Metric{Name: "acquire.failures", Unit: "{acquisition}", Labels: ofLocks("error.type"), Words: failureWords,
 		Help: "Acquisitions that failed."})
 	holdTime = declare(Metric{Name: "hold.duration", Unit: "s", Labels: ofLocks("hold.end"), Words: endWords, Bounds: holdBounds,
 		Help: "How long locks were held."})
 	held = declare(Metric{Name: "hold.count", Unit: "{lock}", Labels: ofLocks(), Gauge: true,
-		Help: "Locks held now: a leak."})
+		Help: "Locks held now.", Hint: "a leak"})
 	oldest = declare(Metric{Name: "hold.oldest", Unit: "s", Labels: ofLocks(), Gauge: true,
-		Help: "Age of the oldest: a job that hangs."})
+		Help: "Age of the oldest held lock.", Hint: "a job that hangs"})
 	losses = declare(Metric{Name: "hold.losses", Unit: "{lock}", Labels: ofLocks("error.type"), Words: lossWords,
-		Help: "Lost locks: work that may have been cut short."})
+		Help: "Locks lost before they were released.", Hint: "work that may have been cut short"})
 	waiting = declare(Metric{Name: "wait.count", Unit: "{acquisition}", Labels: ofLocks(), Gauge: true,
 		Help: "Acquisitions in a queue now."})
 	renewalTime = declare(Metric{Name: "renewal.duration", Unit: "s", Labels: []string{"engine"}, Bounds: callBounds,
-		Help: "Duration of renewals: a slow server."})
+		Help: "Duration of batches of renewals.", Hint: "a slow server"})
 	margin = declare(Metric{Name: "renewal.margin", Unit: "1", Labels: []string{"engine"}, Bounds: marginBounds,
-		Help: "What was left of a lease: about 0.6 if renewals are in time; 0 is a loss."})
+		Help: "The least part of its lease that a lock had left at a renewal.", Hint: "about 0.6; 0 is a loss"})
 	renewals = declare(Metric{Name: "renewal.locks", Unit: "{lock}", Labels: []string{"engine", "result"}, Words: []string{"renewed", "failed", "gone"},
-		Help: "Renewals: a slow or unreachable server."})
+		Help: "Renewals of locks.", Hint: "a slow or unreachable server"})
 	releaseTime = declare(Metric{Name: "release.duration", Unit: "s", Labels: ofLocks("error.type"), Bounds: callBounds,
 		Help: "Duration of releases."})
 	refusals = declare(Metric{Name: "fence.refusals", Unit: "{write}", Labels: ofLocks(),
@@ -67,17 +68,17 @@ var (
 	leading = declare(Metric{Name: "election.leading", Unit: "{term}", Labels: ofLocks(), Gauge: true,
 		Help: "1 while this process leads."})
 	terms = declare(Metric{Name: "election.terms", Unit: "{term}", Labels: ofLocks(),
-		Help: "Terms of this process."})
+		Help: "Terms that this process began."})
 	ticks = declare(Metric{Name: "cron.ticks", Unit: "{tick}", Labels: []string{"engine", "class", "result"}, Words: tickWords,
-		Help: "Ticks on this instance; ok and failed are runs."})
+		Help: "Ticks of cron jobs on this instance; ok and failed are runs."})
 	runTime = declare(Metric{Name: "cron.run.duration", Unit: "s", Labels: []string{"engine", "class", "result"}, Words: runWords, Bounds: holdBounds,
-		Help: "Duration of runs."})
+		Help: "Duration of runs of cron jobs."})
 	outcomes = declare(Metric{Name: "idempotent.outcomes", Unit: "{call}", Labels: []string{"engine", "class", "result"},
 		Words: []string{"done", "failed", "lost", "stored", "in_progress", "mismatch", "error"},
-		Help:  "Uses of keys; done, failed and lost are runs."})
+		Help:  "Uses of idempotency keys; done, failed and lost are runs."})
 	decisions = declare(Metric{Name: "ratelimit.decisions", Unit: "{decision}", Labels: []string{"engine", "class", "error.type", "result"},
 		Words: []string{"granted", "limited", "failed"},
-		Help:  "Decisions on requests."})
+		Help:  "Decisions of rate limiters."})
 )
 
 func declare(m Metric) *Metric {

@@ -153,11 +153,11 @@ func (r *Recorder) holdStart(ctx context.Context, d fencelock.TraceLock) context
 	if s.terms != nil {
 		s.terms(ctx, 1)
 	}
-	return begin(ctx, d, s)
+	return r.begin(ctx, d, s)
 }
 
 func (r *Recorder) holdEnd(ctx context.Context, d fencelock.TraceHoldEnd) {
-	h := holdingFrom(ctx, d.TraceLock)
+	h := r.holdingFrom(ctx, d.TraceLock)
 	if h == nil {
 		return
 	}
@@ -180,7 +180,7 @@ func (r *Recorder) renewEnd(ctx context.Context, d fencelock.TraceRenewEnd) {
 
 func (r *Recorder) releaseEnd(ctx context.Context, d fencelock.TraceReleaseEnd) {
 	var s *lockSeries
-	if h := holdingFrom(ctx, d.TraceLock); h != nil {
+	if h := r.holdingFrom(ctx, d.TraceLock); h != nil {
 		s = h.series
 	} else { // a grant that was not used
 		s = r.of(d.TraceLock)

@@ -62,14 +62,14 @@ func (i *instruments) series(m *lockmetrics.Metric, values []string) lockmetrics
 	return func(ctx context.Context, value float64) { counter.Add(ctx, int64(value), options...) }
 }
 
-// attributes returns those of a series. A value that is missing has no attribute.
+// attributes returns those of a series. What has not failed has no error.type.
 func attributes(m *lockmetrics.Metric, values []string) attribute.Set {
 	var all []attribute.KeyValue
 	for n, value := range values {
 		key := attribute.Key(m.Labels[n])
-		switch value {
-		case "":
-		case "false", "true":
+		switch {
+		case key == "error.type" && value == "":
+		case key == "contended":
 			all = append(all, key.Bool(value == "true"))
 		default:
 			all = append(all, key.String(value))

@@ -53,16 +53,17 @@ func addSpans(tracer *fencelock.Tracer, of trace.Tracer) {
 // acquiring is the context of an acquisition.
 type acquiring struct {
 	context.Context
+	by   *spans
 	span trace.Span
 	root bool // span has no parent
 }
 
-// acquiringKey is the context key of an acquiring.
-type acquiringKey struct{}
+// acquiringKey is the context key of an acquiring. Two tracers may follow the same acquisition.
+type acquiringKey struct{ by *spans }
 
 // Value implements context.Context.
 func (a *acquiring) Value(key any) any {
-	if key == (acquiringKey{}) {
+	if key == (acquiringKey{a.by}) {
 		return a
 	}
 	return a.Context.Value(key)
@@ -78,13 +79,13 @@ func (s *spans) startAcquire(ctx context.Context, d fencelock.TraceAcquireStart)
 	if sc := span.SpanContext(); sc.IsValid() {
 		ctx = fencelock.WithTrace(ctx, traceparent(sc))
 	}
-	return &acquiring{ctx, span, root}
+	return &acquiring{ctx, s, span, root}
 }
 
 // endAcquire ends the span of an acquisition. The answer "held" is no error.
 func (s *spans) endAcquire(ctx context.Context, d fencelock.TraceAcquireEnd) {
 	s.metrics.AcquireEnd(ctx, d)
-	a, ok := ctx.Value(acquiringKey{}).(*acquiring)
+	a, ok := ctx.Value(acquiringKey{s}).(*acquiring)
 	if !ok {
 		return
 	}
@@ -120,15 +121,16 @@ func link(span trace.Span, held *fencelock.HeldError) {
 // holding is the context of a hold.
 type holding struct {
 	context.Context
+	by   *spans
 	span trace.Span
 }
 
 // holdingKey is the context key of a holding.
-type holdingKey struct{}
+type holdingKey struct{ by *spans }
 
 // Value implements context.Context.
 func (h *holding) Value(key any) any {
-	if key == (holdingKey{}) {
+	if key == (holdingKey{h.by}) {
 		return h
 	}
 	return h.Context.Value(key)
@@ -146,13 +148,13 @@ func (s *spans) startHold(ctx context.Context, d fencelock.TraceLock) context.Co
 	if span.IsRecording() {
 		span.SetAttributes(nameKey.String(d.Name), engineOf.String(d.Engine), modeOf.String(d.Mode.String()), kindOf.String(d.Kind), tokenKey.Int64(d.Token))
 	}
-	return &holding{s.metrics.HoldStart(ctx, d), span}
+	return &holding{s.metrics.HoldStart(ctx, d), s, span}
 }
 
 // endHold ends the span of a hold.
 func (s *spans) endHold(ctx context.Context, d fencelock.TraceHoldEnd) {
 	s.metrics.HoldEnd(ctx, d)
-	h, ok := ctx.Value(holdingKey{}).(*holding)
+	h, ok := ctx.Value(holdingKey{s}).(*holding)
 	if !ok {
 		return
 	}

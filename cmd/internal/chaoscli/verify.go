@@ -68,7 +68,11 @@ func readAny(name string, skew time.Duration) (*history.History, error) {
 		}
 		defer file.Close()
 	}
-	return history.ReadLog(file, skew)
+	h, err := history.ReadLog(file, skew)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return h, nil
 }
 
 func verdictText(v history.Verdict) string {
