@@ -50,7 +50,7 @@ func run(args []string) error {
 	set.DurationVar(&f.length, "for", time.Minute, "inject faults for so long, on each engine")
 	set.StringVar(&f.engine, "engine", "", "inject faults on this engine only, and keep the results of the others")
 	set.BoolVar(&f.large, "large", false, "explore large bounds and mutants, too, for half an hour")
-	set.Int64Var(&f.acquisitions, "acquisitions", 1_000_000, "soak until so many acquisitions are checked")
+	set.Int64Var(&f.acquisitions, "acquisitions", 1_000_000, "soak until so many acquisitions are checked, or until an interrupt")
 	if err := set.Parse(args[1:]); err != nil {
 		return err
 	}

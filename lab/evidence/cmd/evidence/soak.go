@@ -2,19 +2,27 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/fencelock/fencelock/lab/evidence"
 )
 
-// soak runs the script behind "make soak", which ends with an error at the first violation.
+// soak runs the script behind "make soak", which ends with an error at the first violation. An interrupt
+// ends it, too, and keeps what is checked.
 func soak(f flags) (r evidence.Report, err error) {
-	cmd := exec.Command(".ci/chaos", fmt.Sprint(f.acquisitions))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	cmd := exec.CommandContext(ctx, ".ci/chaos", fmt.Sprint(f.acquisitions))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -29,7 +37,10 @@ func soak(f flags) (r evidence.Report, err error) {
 		s.add(lines.Text())
 	}
 	r.Nemesis = s
-	return r, cmd.Wait()
+	if err := cmd.Wait(); ctx.Err() == nil {
+		return r, err
+	}
+	return r, nil
 }
 
 // soaked are the runs so far, those of one engine as one.
