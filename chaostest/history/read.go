@@ -60,6 +60,8 @@ func (h *History) parse(text []byte) error {
 			return nil
 		case err != nil:
 			return err
+		case e.Kind == "":
+			return errors.New("a line is no event; the history of a run must be alone")
 		}
 		h.Events = append(h.Events, e)
 	}

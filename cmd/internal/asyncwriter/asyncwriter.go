@@ -12,15 +12,15 @@ type Writer struct {
 	mu      sync.Mutex // guards the fields below
 	changed *sync.Cond
 	queued  []byte
-	limit   int           // of queued; more is discarded; 0 means none
+	limit   int           // of queued, if it is more than one message; more is discarded; 0 means none
 	closed  bool          // nothing follows
 	hurried bool          // Room does not wait
 	err     error         // of the first write that failed; what follows is discarded
 	done    chan struct{} // closed when everything is written, or cannot be written
 }
 
-// New returns a Writer that discards what would be more than limit queued bytes; 0 means no limit. Its
-// goroutine ends after Close, or with the process if nobody reads.
+// New returns a Writer that discards what would be more than limit queued bytes, unless nothing else is
+// queued; 0 means no limit. Its goroutine ends after Close, or with the process if nobody reads.
 func New(to io.Writer, limit int) *Writer {
 	w := &Writer{limit: limit, done: make(chan struct{})}
 	w.changed = sync.NewCond(&w.mu)
@@ -59,7 +59,7 @@ func (w *Writer) change(do func()) {
 // Write queues p. It does not block, and never fails.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.change(func() {
-		if w.err == nil && (w.limit == 0 || len(w.queued)+len(p) <= w.limit) {
+		if w.err == nil && (w.limit == 0 || len(w.queued) == 0 || len(w.queued)+len(p) <= w.limit) {
 			w.queued = append(w.queued, p...)
 		}
 	})

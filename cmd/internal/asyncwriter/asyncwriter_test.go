@@ -72,3 +72,21 @@ func TestBroken(t *testing.T) {
 		}
 	})
 }
+
+// TestLimit: what would be more than the limit is discarded, but for a message that nothing waits with.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &slow{opened: make(chan struct{})}
+		w := asyncwriter.New(to, 3)
+		for _, message := range []string{"long", "ab", "cd", "e", "f"} {
+			w.Write([]byte(message))
+			synctest.Wait() // the first one is being written
+		}
+		w.Close()
+		close(to.opened)
+		<-w.Done()
+		if to.String() != "longabe" {
+			t.Errorf("%q", to.String())
+		}
+	})
+}

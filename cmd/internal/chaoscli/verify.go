@@ -3,6 +3,7 @@
 package chaoscli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -20,7 +21,7 @@ func Verify(a *cli.App) *cobra.Command {
 	var file, edn string
 	var skew time.Duration
 	cmd := &cobra.Command{
-		Use: "verify FILE", GroupID: cli.SeeLocks, Short: "Check a log against the specification.",
+		Use: "verify [flags] FILE", GroupID: cli.SeeLocks, Short: "Check a log against the specification.",
 		Long: `Reads what happened to locks, and says whether the specification accepts it: one holder at a time, tokens that grow, losses before the next grant, no accepted late write. FILE is a history.jsonl of chaos, a directory with the event files of a test, or a log of JSON lines with the name and the token of each lock that was acquired, lost and released. - is the standard input.
 
 It uses no engine.`,
@@ -29,6 +30,9 @@ cat host-*/service.log | fencelock-all verify --skew 50ms -`,
 		Annotations: map[string]string{cli.ExitCodes: cli.Table([]cli.Row{{Word: "70", Meaning: "the specification does not accept the log"}})},
 		Args:        cli.Arguments(&file),
 		RunE: func(*cobra.Command, []string) error {
+			if skew < 0 {
+				return cli.Misuse(errors.New("verify: --skew must not be negative"), "")
+			}
 			h, err := readAny(file, skew)
 			if err == nil && len(h.Acquisitions) == 0 {
 				err = fmt.Errorf("%s: no line says that a lock was acquired", file)

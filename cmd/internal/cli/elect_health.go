@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"sync/atomic"
 	"time"
 
@@ -40,9 +41,9 @@ func (h *health) serve(a *App, address string) (stop func(), err error) {
 	return func() { _ = h.server.Close() }, nil
 }
 
-// ServeHTTP answers a probe, as a ServeMux would, which makes the command larger by 60 kB.
+// ServeHTTP answers a probe. A ServeMux would make the command larger by 60 kB.
 func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := map[string]http.HandlerFunc{"/leader": h.leader, "/ready": h.ready, "/metrics": h.metrics}[r.URL.Path]
+	answer := map[string]http.HandlerFunc{"/leader": h.leader, "/ready": h.ready, "/metrics": h.metrics}[path.Clean(r.URL.Path)]
 	switch {
 	case answer == nil:
 		http.NotFound(w, r)

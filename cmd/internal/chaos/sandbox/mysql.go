@@ -52,7 +52,7 @@ type mysqlTable struct {
 	name string
 }
 
-// sweep counts the rows of the table and drops it. If there is no table, it returns an error unless
+// sweep counts the rows of the table, at least one, and drops it. If there is no table, it returns an error unless
 // the user may drop one, without which a run would leave it.
 func (t mysqlTable) sweep(ctx context.Context, remove bool) (n int, err error) {
 	db, err := t.DB()
@@ -67,6 +67,8 @@ func (t mysqlTable) sweep(ctx context.Context, remove bool) (n int, err error) {
 		_, err = db.ExecContext(ctx, "DROP TABLE IF EXISTS fencelock_"+rand.Text())
 	case err == nil && remove:
 		_, err = db.ExecContext(ctx, "DROP TABLE "+t.name)
+	case err == nil:
+		n = max(n, 1) // an empty table may be that of somebody else
 	}
 	if err == nil {
 		return n, nil

@@ -96,7 +96,8 @@ type rows struct {
 	table string
 }
 
-// sweep counts the rows of the table, and drops it with its trigger. If there is no table, it returns 0.
+// sweep counts the rows of the table, and drops it with its trigger. A table without rows counts as one
+// row, and so does a function with the name of the trigger's, since they may be those of somebody else.
 func (r rows) sweep(ctx context.Context, remove bool) (n int, err error) {
 	conn, err := connect(ctx, r.Postgres)
 	if err != nil {
@@ -105,10 +106,13 @@ func (r rows) sweep(ctx context.Context, remove bool) (n int, err error) {
 	defer func() { _ = conn.Close(ctx) }()
 	tag, err := conn.Exec(ctx, "SELECT FROM "+r.table).ReadAll()
 	if engineurl.NoTable(err) {
-		return 0, nil
+		remove = false
+		tag, err = conn.Exec(ctx, "SELECT FROM pg_proc WHERE proname = lower('"+r.table[strings.LastIndexByte(r.table, '.')+1:]+"_notify')").ReadAll()
+	} else {
+		n = 1
 	}
 	if err == nil {
-		n = int(tag[0].CommandTag.RowsAffected())
+		n = max(n, int(tag[0].CommandTag.RowsAffected()))
 	}
 	if err == nil && remove {
 		err = conn.Exec(ctx, "DROP TABLE "+r.table+"; DROP FUNCTION IF EXISTS "+r.table+"_notify()").Close()

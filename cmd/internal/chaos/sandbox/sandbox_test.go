@@ -4,6 +4,7 @@ package sandbox_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,9 @@ import (
 	"github.com/fencelock/fencelock/cmd/internal/engineurl"
 	"github.com/fencelock/fencelock/driver"
 	"github.com/fencelock/fencelock/internal/testkit/dynamotest"
+	"github.com/fencelock/fencelock/internal/testkit/mariadbtest"
 	"github.com/fencelock/fencelock/internal/testkit/objecttest"
+	"github.com/fencelock/fencelock/internal/testkit/pgtest"
 	"github.com/fencelock/fencelock/memlock"
 	"github.com/fencelock/fencelock/recordlock"
 )
@@ -117,6 +120,36 @@ func TestClouds(t *testing.T) {
 				t.Errorf("%d objects are left, %v", left, err)
 			}
 		})
+	}
+}
+
+// TestForeignTable: what somebody else has in the place of a sandbox is counted, also if it is empty.
+func TestForeignTable(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.StartPostgres(t)
+	pg.Exec(t, "CREATE TABLE fencelock_record_mine (important int PRIMARY KEY)",
+		"CREATE FUNCTION fencelock_record_f_notify() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+	maria := mariadbtest.Start(t)
+	db, err := sql.Open("mysql", maria.DSN("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE fencelock_record_mine (important int PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
+	}
+	rows, mysql := strings.Replace(pg.DSN(), "postgres:", "postgres+rows:", 1), "mysql://root@"+maria.Addr()+"/test"
+	for _, c := range []struct {
+		raw, prefix string
+		want        int
+	}{{rows, "mine", 1}, {rows, "f", 1}, {rows, "other", 0}, {mysql, "mine", 1}, {mysql, "other", 0}} {
+		box, err := sandbox.Of(c.raw, c.prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := box.Count(t.Context()); err != nil || n != c.want {
+			t.Errorf("%s, %s: %d rows, %v, want %d", c.raw, c.prefix, n, err, c.want)
+		}
 	}
 }
 
