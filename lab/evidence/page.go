@@ -37,7 +37,7 @@ type section struct {
 var sections = []section{
 	{"suite.json", "Conformance suite, mutants and twins", introSuite, writeSuite},
 	{"nemesis.json", "Faults on real servers", introNemesis, writeNemesis},
-	{"soak.json", "Soak", introSoak, writeNemesis},
+	{"soak.json", "Soak", introSoak, writeSoak},
 	{"sim.json", "Simulator", introSim, writeSim},
 	{"explore.json", "States visited", introExplore, writeExplored},
 	{"comparison.json", "When a loss is reported", introComparison, writeComparison},
@@ -59,7 +59,7 @@ same answers as their [twins](glossary.md#twin).`
 const introNemesis = `The [nemesis](chaos.md) injects faults that must be safe. A violation is an overlap of two holders,
 a token out of order, or a name that is not free in time.`
 
-const introSoak = `The same faults on 100 locks of 20 workers, of which one fault stops a smaller part.`
+const introSoak = `The same faults, with 100 locks of 20 workers.`
 
 const introSim = `Redlock's decisions on modelled nodes, clocks and networks. Each class outside of the model drops
 one assumption, so violations are expected there.`
@@ -220,6 +220,14 @@ func writeNemesis(b *strings.Builder, r Report) {
 		rows = append(rows, []string{n.Engine, grouped(n.Acquisitions), grouped(n.Faults), fmt.Sprint(n.Violations)})
 	}
 	table(b, []string{"engine", "acquisitions", "faults injected", "violations"}, []int{1, 2, 3}, rows)
+}
+
+func writeSoak(b *strings.Builder, r Report) {
+	var sum Nemesis
+	for _, n := range r.Nemesis {
+		sum.Acquisitions, sum.Faults, sum.Violations = sum.Acquisitions+n.Acquisitions, sum.Faults+n.Faults, sum.Violations+n.Violations
+	}
+	fmt.Fprintf(b, "%s acquisitions and %s faults on %d kinds of servers: %d violations.\n", grouped(sum.Acquisitions), grouped(sum.Faults), len(r.Nemesis), sum.Violations)
 }
 
 func writeSim(b *strings.Builder, r Report) {
