@@ -226,7 +226,7 @@ peers: redis postgres ## published faults of other libraries, reproduced; when l
 suites: redis ## test suites of other projects, run on fencelock
 	$(GO) vet -C lab ./bench/suites
 	$(GO) run -C lab ./bench/suites -json "$(CURDIR)/docs/evidence/suites.json"
-evidence: cc redis postgres mariadb peers suites ## measures everything on docs/evidence.md, in an hour; writes the page
+evidence: cc redis postgres mariadb peers suites ## measures everything on docs/evidence.md but the soak, in three hours; writes the page
 	$(EVIDENCE) suite
 	$(EVIDENCE) sim -events 1000000000
 	$(EVIDENCE) explore -large

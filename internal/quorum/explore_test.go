@@ -393,7 +393,7 @@ var explored = []explore.Bounds{
 
 func TestExplore(t *testing.T) { explore.Exhaust(t, explored, modelOf) }
 
-// TestExploreKey compares the key with whole states.
+// TestExploreKey: states with one key have the same future.
 func TestExploreKey(t *testing.T) { explore.CheckKeys(t, explored, modelOf) }
 
 // walked are bounds that are too large to be exhausted.

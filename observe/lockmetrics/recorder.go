@@ -2,6 +2,7 @@ package lockmetrics
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/fencelock/fencelock"
@@ -199,7 +200,7 @@ func (r *Recorder) stale(ctx context.Context, d fencelock.TraceStale) {
 func (r *Recorder) tickEnd(ctx context.Context, d fencelock.TraceTick) {
 	job := r.jobs.of(d.Engine, "", fencelock.KindCron, d.Job)
 	r.record(ctx, ticks, 1, job.engine, job.class, d.Outcome)
-	if d.Outcome == "ok" || d.Outcome == "failed" {
+	if slices.Contains(runWords, d.Outcome) {
 		r.record(ctx, runTime, d.Took.Seconds(), job.engine, job.class, d.Outcome)
 	}
 }

@@ -49,7 +49,7 @@ func run(args []string) error {
 	set.Int64Var(&f.events, "events", 200_000_000, "play at least so many events in the simulator")
 	set.DurationVar(&f.length, "for", time.Minute, "inject faults for so long, on each engine")
 	set.StringVar(&f.engine, "engine", "", "inject faults on this engine only, and keep the results of the others")
-	set.BoolVar(&f.large, "large", false, "explore large bounds and mutants, too, for half an hour")
+	set.BoolVar(&f.large, "large", false, "explore large bounds and mutants, too, and take long walks, for an hour and a half")
 	set.Int64Var(&f.acquisitions, "acquisitions", 1_000_000, "soak until so many acquisitions are checked, or until an interrupt")
 	if err := set.Parse(args[1:]); err != nil {
 		return err
